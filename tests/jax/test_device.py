@@ -13,7 +13,6 @@ pytest.importorskip("jax")
 
 import jax
 import jax.numpy as jnp
-from tests.benchmarks.jax_wide_networks import BATCHES, NETWORKS
 
 import checkmate.jax
 from checkmate.backends.jax import device as subject
@@ -23,6 +22,7 @@ from checkmate.backends.jax.graph import graph_of
 from checkmate.backends.jax.program import read_program
 from checkmate.backends.jax.step import trace
 from checkmate.solvers.problem import SolveOptions
+from tests.benchmarks.jax_wide_networks import BATCHES, NETWORKS
 
 
 @pytest.fixture

@@ -131,11 +131,8 @@ class _Emission:
             self._remember(index, fusion, [value for value in fusion.writes if can_anchor(made[value])])
 
     def _remember(self, index: int, fusion: Fusion, written: Sequence[int]) -> None:
-        """Note what the next tie may wait for.
-
-        By selects that is what was written last. By barriers it is what most has to come before: the update
-        of an early weight may be the step before, and XLA may run it any time.
-        """
+        # By selects the next tie waits for what was written last. By barriers it is what most has to come
+        # before: the update of an early weight may be the step before, and XLA may run it any time.
         if fusion.root.name.startswith("scatter") and self.emitted.barriers:
             self.scattered.update(written)
         elif written:
@@ -148,10 +145,7 @@ class _Emission:
         return self.emitted.ties.holds(again=again or late)
 
     def _repeats_dear(self, fusion: Fusion) -> bool:
-        """Return whether dear equations of the forward pass run here again.
-
-        XLA for GPUs would rather keep what is dear, until the backward pass.
-        """
+        # XLA for GPUs would rather keep what is dear, until the backward pass.
         phase = phase_of(fusion.root.stack)
         dear = dict.fromkeys((each.outputs for each in fusion.equations if each.name in DEAR), phase)
         late = any(self.dear.get(outputs, phase) is not phase for outputs in dear)
@@ -159,12 +153,9 @@ class _Emission:
         return late
 
     def _anchors(self, position: int) -> list[Any]:
-        """Return what the next tie waits for.
-
-        By barriers it is also all products since the tie before that are still needed: a weight's
-        gradient would else be computed long after, from values that are held until then. What is no product
-        is left out, since XLA fuses less what writes an anchor.
-        """
+        # By barriers it is also all products since the tie before that are still needed: a weight's
+        # gradient would else be computed long after, from values that are held until then. What is no product
+        # is left out, since XLA fuses less what writes an anchor.
         recent, self.recent = self.recent, []
         if not self.emitted.barriers:
             return [self.anchor]
@@ -203,13 +194,11 @@ class _Emission:
         return made
 
     def _waiting_anyway(self, fusion: Fusion) -> set[int]:
-        """Return what a cheap step reads of the step before it, where all wait.
-
-        What reads it needs no tie. In a chain of cheap steps each tie would read a first element of what XLA
-        fuses, and for each element of the last step compute all those first elements again. A product keeps
-        its tie: XLA held more of an MLP-Mixer's schedules without. So do all steps where something is
-        convolved: a ResNet within 45 % would need 18 % more computation, not 3 %.
-        """
+        # Where all steps wait, what a cheap step reads of the cheap one before it needs no tie. In a chain of
+        # them each tie would read a first element of what XLA fuses, and for each element of the last step
+        # compute all those first elements again. A product keeps its tie: XLA held more of an MLP-Mixer's
+        # schedules without. So do all steps where something is convolved: a ResNet within 45 % would need
+        # 18 % more computation, not 3 %.
         product = any(each.name in PRODUCTS for each in fusion.equations)
         if product or self.convolved or self.emitted.ties is not WaitPolicy.ALL or self.anchor is None:
             return set()
@@ -236,10 +225,7 @@ def _depths(fused: Sequence[Fusion]) -> list[int]:
 
 
 def _is_cheap(value: Any, number: int, fusion: Fusion) -> bool:
-    """Return whether a select on what a fusion reads copies little.
-
-    That is what is fused into its readers, and keys of random numbers.
-    """
+    # A select copies little of what is fused into its readers, and of keys of random numbers.
     copied = any(
         number in each.reads and each.name not in FUSIBLE and each.name not in REDUCTIONS
         for each in fusion.equations

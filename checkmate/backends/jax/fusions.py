@@ -178,10 +178,7 @@ def _workspace(equations: Sequence[Equation]) -> int:
 
 
 def _pooling_bytes(params: Mapping[str, Any], slope: Any, operand: Any) -> int:
-    """Return what the slope of max pooling needs on XLA:CPU beside its result.
-
-    Compared, that is a byte for each window, and the padded operand. Else it is XLA's windows of indices.
-    """
+    # Compared, that is a byte for each window, and the padded operand. Else it is XLA's windows of indices.
     if can_compare(params["window_dimensions"]):
         padded = any(any(pair) for pair in params["padding"])
         return int(slope.size) + padded * aval_bytes(operand)
@@ -350,10 +347,8 @@ def _operand_shape(each: Equation) -> tuple[int, ...]:
 
 
 def _merged(program: Program, groups: list[_Group]) -> list[list[_Group]]:
-    """Return kernels in a valid order, reductions of the same value as one.
-
-    Only kernels that are equally many steps from the arguments are merged, so that none waits for itself.
-    """
+    # Reductions of the same value are one kernel. Only those are merged that are equally many steps from the
+    # arguments, so that none waits for itself.
     needs = _needs(program, groups)
     level: dict[int, int] = {}
     alike: dict[Hashable, list[_Group]] = {}
@@ -385,10 +380,7 @@ def _shared_read(program: Program, group: _Group) -> tuple[int, Any] | None:
 
 
 def _ordered(merged: list[list[_Group]], needs: dict[int, set[int]]) -> list[list[_Group]]:
-    """Return kernels so that each comes after those it needs.
-
-    Where there is a choice, the order is the program's.
-    """
+    # Each kernel comes after those it needs; where there is a choice, the order is the program's.
     number = {group.last: place for place, groups in enumerate(merged) for group in groups}
     before = [{number[last] for group in groups for last in needs[group.last]} for groups in merged]
     sorter = TopologicalSorter(dict(enumerate(before)))

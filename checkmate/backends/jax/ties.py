@@ -132,10 +132,7 @@ class OnCpu:
         self._gate: Gate[Any] = Gate()
 
     def operands(self, index: int, values: Mapping[int, Any]) -> dict[int, Any]:
-        """Return the operand of a step that waits for gradients, if one does, as it has to be read.
-
-        It is the smallest; the select copies that, and no more.
-        """
+        # Only the smallest operand waits: a select copies that, and no more.
         stage, bytes_of = self._help.stages[index], self._help.program.bytes_of
         if not self._gate.waits(product=stage.product, end=self._help.ends.issuperset(stage.writes)):
             return {}

@@ -26,10 +26,9 @@ from checkmate.errors import ExportError
 
 @dataclass(frozen=True)
 class EmittedOutputs:
-    """Hold the tensors of the emitted step.
+    """The tensors of the emitted step; gradients are in the order of the trace.
 
-    These are the loss, the predictions, and the tensors of the gradients in the order of the trace. ``last``:
-    the ops that end the schedule; what must not run beside it has to wait for them.
+    ``last``: the ops that end the schedule; what must not run beside it has to wait for them.
     """
 
     loss: tf.Tensor
@@ -40,10 +39,7 @@ class EmittedOutputs:
 
 @dataclass(eq=False)
 class Copies:
-    """Hold what stands in ``graph`` for the ops of ``folded``.
-
-    ``arguments``: what the emitted function is called with.
-    """
+    """What stands in ``graph`` for the ops of ``folded``, in a function of ``arguments``."""
 
     folded: FoldedStep
     graph: Any
@@ -118,10 +114,7 @@ class Copies:
         return self.copied_once[index]
 
     def _copy_once(self, index: int) -> None:
-        """Copy a light or fixed op and every light op it needs.
-
-        They are copied in the order of the trace; a chain may be thousands of ops long.
-        """
+        # What it needs is copied in the order of the trace; a chain may be thousands of ops long.
         for number in self._not_copied(index):
             op = self.structure.ops[number]
             kind = self.structure.kinds[number]
@@ -174,10 +167,7 @@ class Copies:
         return self.placeholders[tensor.name]
 
     def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
-        """Return a constant shape in place of an op that computes it.
-
-        The op would hold on to a big tensor only to ask for its shape.
-        """
+        # The op that computes it would hold on to a big tensor only to ask for its shape.
         key = (-1 - index, (str(tensor.value_index),))
         if key not in self.views:
             value = static_shape(tensor.op, tensor.value_index)
@@ -238,10 +228,7 @@ def disguised_input(structure: Structure, constant: frozenset[int], index: int) 
 
 
 def disguised_constant(structure: Structure, graph: Any, tensor: tf.Tensor) -> tf.Tensor:
-    """Return the value of a traced constant as a tensor in ``graph``.
-
-    TensorFlow does not know that the tensor is constant.
-    """
+    """Return the value of a traced constant as a tensor that TensorFlow does not know to be constant."""
     value = value_of_constant(structure, tensor)
     flat = np.resize(value.ravel(), max(_LONG, value.size))
     with tf.init_scope():  # an eager tensor; one made inside the function would be a constant of it
@@ -291,10 +278,7 @@ def _needed(structure: Structure, tensor: tf.Tensor) -> set[int]:
 
 
 def _is_shape(structure: Structure, index: int) -> bool:
-    """Return whether the op tells a shape that is known.
-
-    Such an op is a constant, no matter which tensor's shape it tells.
-    """
+    # An op that tells a known shape is a constant, no matter which tensor's.
     return structure.kinds[index] is OpKind.FIXED and structure.ops[index].type in SHAPE_TYPES
 
 

@@ -75,11 +75,8 @@ class StepGates:
     passed: dict[str, tf.Tensor] = field(default_factory=dict)
 
     def read(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return ``tensor`` as this step's ops may read it.
-
-        Integers (shapes, indices) are read as they are: on a GPU they may live on the host, and no pass
-        merges their readers.
-        """
+        # Integers (shapes, indices) are read as they are: on a GPU they may live on the host, and no pass
+        # merges their readers.
         if tensor.op.name in self.made or not (tensor.dtype.is_floating or tensor.dtype.is_complex):
             return tensor
         if tensor.name not in self.passed:
@@ -104,10 +101,9 @@ class StepGates:
 def step_from_schedule(
     folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False
 ) -> Callable[..., EmittedOutputs]:
-    """Return the scheduled training step as a Python function.
+    """Return the scheduled step as a function of flat inputs and labels, to be traced by ``tf.function``.
 
-    It takes flat inputs and labels, and is to be traced by ``tf.function``. ``with_gradients`` keeps every
-    gradient to the end, for comparisons; that changes the step's memory.
+    ``with_gradients`` keeps every gradient to the end, for comparisons; that changes the step's memory.
 
     Raises:
         ExportError: (when traced) the schedule reads what it has not computed.
@@ -182,10 +178,7 @@ class _Emitter(Copies):
         return let_go(self.graph, reads[-1], [*reads, *self.last], name)
 
     def _waiting(self) -> list[tf.Operation]:
-        """Return an op that waits for the step before; none in the first step.
-
-        It is an op of its own, because TensorFlow leaves out a control edge beside an edge of data.
-        """
+        # It is an op of its own, because TensorFlow leaves out a control edge beside an edge of data.
         if not self.last:
             return []
         with self.graph.control_dependencies(None), self.graph.control_dependencies(self.last):
@@ -199,10 +192,7 @@ class _Emitter(Copies):
         self._late = False
 
     def _sources_within(self, member: int) -> list[tf.Tensor]:
-        """Return the tensors that ``member`` reads.
-
-        A view between the node's own ops counts as the tensor behind it.
-        """
+        # A view between the node's own ops counts as the tensor behind it.
         found: list[tf.Tensor] = []
         for tensor in self.structure.ops[member].inputs:
             root = self.structure.root(tensor)
@@ -213,11 +203,9 @@ class _Emitter(Copies):
         self.gates = StepGates(self.graph, scope, self.last)
 
     def _follows_by_data(self, index: int) -> bool:
-        """Return whether op ``index`` reads everything that ends the step before.
-
-        Then no control edge to it would survive, because TensorFlow removes redundant ones. An op that keeps
-        such an edge is only merged with ops that have the same edge.
-        """
+        # If op ``index`` reads everything that ends the step before, no control edge to it would survive,
+        # because TensorFlow removes redundant ones. An op that keeps one is only merged with ops that have
+        # the same.
         read = {self.current[key[0]].name for key in self.structure.inputs(index) if key[0] in self.current}
         return all(op.name in read for op in self.last)
 
@@ -320,10 +308,7 @@ def has_layout(op: tf.Operation) -> bool:
 # A general power takes many times as long as a product: 46 of the 253 ms of a BERT's step. Scheduled steps on
 # a CPU run without TensorFlow's rewriting that sees to it.
 def exponents(structure: Structure, constant: frozenset[int]) -> dict[int, float]:
-    """Return the exponents of powers that have a kernel of their own.
-
-    Keys are the indices of the ops. ``constant``: of those that depend on constants alone.
-    """
+    """Return the exponents of powers that have a kernel of their own, by the ops' indices."""
     found: dict[int, float] = {}
     for index in structure.heavy:
         op = structure.ops[index]
@@ -343,10 +328,7 @@ def exponents(structure: Structure, constant: frozenset[int]) -> dict[int, float
 def power(
     graph: Any, base: tf.Tensor, exponent: float, controls: Sequence[tf.Operation], name: str
 ) -> tf.Operation:
-    """Return the op that raises ``base`` to an exponent of ``exponents``.
-
-    Each op of it runs after ``controls``.
-    """
+    """Return the op that raises ``base`` to an exponent of ``exponents``, after ``controls``."""
 
     def made(function: Callable[..., tf.Tensor], name: str, *inputs: tf.Tensor) -> tf.Tensor:
         # TensorFlow leaves out a control edge that an input from the same context has.

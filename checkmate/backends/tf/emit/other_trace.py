@@ -62,10 +62,7 @@ def for_traced_step(
 
 
 def _computed(graph: Graph) -> tuple[Any, ...]:
-    """Return what each op computes: its type, phase and the tensors it writes.
-
-    Tensors that only kernels know have no shape and do not count.
-    """
+    # Tensors that only kernels know have no shape and do not count.
     return tuple(
         (
             op.type,

@@ -33,11 +33,7 @@ def settled(peaks: Sequence[int], seconds: float) -> bool:
 
 
 def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
-    """Run the step ``runs`` times, then until its peak has settled.
-
-    The answer holds the largest peak, all peaks, the median seconds, the losses, and whether ``checkmate``
-    was imported.
-    """
+    """Run the step ``runs`` times, then until its peak has settled, and write the answer."""
     gc.disable()  # or the import's 500,000 objects are looked at again and again
     import numpy as np
     import tensorflow as tf  # takes seconds, in which the parent may end
@@ -82,10 +78,7 @@ def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
 
 
 def end_with_parent() -> None:
-    """End this process when its piped standard input ends.
-
-    ``checkmate.processes.own`` does the same, but nothing may be imported from there.
-    """
+    """End this process when its piped standard input ends, as ``checkmate.processes.own`` does."""
     if not stat.S_ISFIFO(os.fstat(0).st_mode):
         return
     pipe, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)

@@ -32,11 +32,7 @@ from checkmate.request import Target
 
 
 def require_no_xla(folded: FoldedStep) -> None:
-    """Raise an error if XLA compiles the model of a step.
-
-    Raises:
-        JitCompiledError: it does.
-    """
+    """Raise a JitCompiledError if XLA compiles the model of a step."""
     loaded = folded.traced.loaded
     if loaded.jit_compiled:
         raise JitCompiledError(
@@ -88,10 +84,9 @@ def save_function(
     small_chunks: SmallChunks | None = None,
     compiled: bool = False,
 ) -> None:
-    """Write ``body`` as the ``train_step`` of a SavedModel.
+    """Write ``body``, a step of the model of ``folded``, as the ``train_step`` of a SavedModel.
 
-    ``body`` is a training step of the model of ``folded``. ``small_chunks`` are made when it is loaded.
-    ``compiled``: XLA compiles it where it is first called.
+    ``small_chunks`` are made when it is loaded. ``compiled``: XLA compiles it where it is first called.
 
     Raises:
         ExportError: TensorFlow could not write it.
@@ -114,10 +109,7 @@ def save_function(
 
 
 def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
-    """Return the shapes and types of the inputs and labels.
-
-    They are named ``input_0`` …, ``label_0`` …; those of a step that is not Keras's own as its arguments.
-    """
+    """Return the specs of inputs and labels: ``input_0`` …, ``label_0`` …, or a step's own names."""
     loaded = folded.traced.loaded
     if loaded.own is not None:
         named = zip(loaded.own.names, loaded.input_specs, strict=True)
@@ -144,9 +136,7 @@ def measure_reloaded(
     report: Report,
     cancelled: Cancelled,
 ) -> dict[str, Any]:
-    """Return peak, seconds and losses of the saved step in a fresh process.
-
-    That process imports TensorFlow alone. ``device``: as in the request.
+    """Return what ``reload_probe`` found of the saved step in a process that imports TensorFlow alone.
 
     Raises:
         StepTooLargeError: memory ran out.
@@ -172,11 +162,7 @@ def measure_reloaded(
 
 
 def example_script(folded: FoldedStep, batch: Sequence[tf.Tensor]) -> str:
-    """Return a short training script for the exported step.
-
-    It trains on random data in the ranges of ``batch``, and says where kernels or TensorFlow are not those
-    that the step was measured with.
-    """
+    """Return a script that trains with the exported step, on random data in the ranges of ``batch``."""
     rows = []
     for spec, tensor in zip(argument_specs(folded), batch, strict=True):
         values = tensor.numpy().astype(np.float64)

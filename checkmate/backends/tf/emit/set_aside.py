@@ -22,12 +22,10 @@ from checkmate.ir.schedule import Schedule
 
 
 class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignore[misc]
-    """Hold the buffers between the chunks that are set aside.
+    """The buffers between the chunks that are set aside, for the small buffers of ``structure``, if any.
 
-    As part of a SavedModel it makes the chunks when that is loaded. Their sizes are those of the small
-    buffers of ``structure``; None: there are no small ones, as in a step that XLA compiles. ``region``: bytes
-    that a CPU's allocator then fetches in one piece before the variables are restored
-    (``checkmate.memory.placement.region_bytes``).
+    As part of a SavedModel it makes the chunks when that is loaded, and fetches a ``region`` of so many bytes
+    in one piece before the variables are restored.
     """
 
     def __init__(self, structure: Structure | None, *, region: int = 0) -> None:
@@ -94,10 +92,9 @@ _WORD = 4
 # given back at once, and not written to, so the system does not yet hand it out. A GPU's allocator takes all
 # of the memory in one region by itself.
 def fetch_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -> None:
-    """Let the CPU's allocator have a free region for a step by ``schedule``.
+    """Let a CPU's allocator have a free region for a step; ``most``: more bytes are not needed.
 
-    ``most``: more bytes are not needed. Nothing is done where the memory is not there, or on a GPU. The
-    allocator's highest mark may rise.
+    Nothing is done where the memory is not there. The allocator's highest mark may rise.
     """
     fetch_bytes(fitting_region(graph, schedule, most=most))
 

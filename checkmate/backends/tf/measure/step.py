@@ -120,11 +120,6 @@ def _made(task: Mapping[str, Any]) -> _ReadyStep:
 
 
 def _ready_step(task: Mapping[str, Any], kind: str) -> _ReadyStep:
-    """Return the compiled step of a task.
-
-    Raises:
-        StepTooLargeError: the step has no room.
-    """
     steps, xla = task.get("steps"), emission_of(task)
     folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     what = "the plain step" if steps is None else "the scheduled step"
@@ -251,10 +246,7 @@ def _comparison(
     schedules: Sequence[Sequence[int]],
     xla: XlaEmission | None,
 ) -> Callable[[], list[dict[str, Any]]]:
-    """Emit the steps; return what runs and compares them.
-
-    Each run begins with the values ``saved`` in the variables.
-    """
+    # What is returned runs and compares them; each run begins with the values ``saved`` in the variables.
     variables = folded.traced.variables
     beside = _OUTCOMES_HELD * sum(value.nbytes for value in saved)
     require_room(folded.graph, schedule_of(folded, None), what="the plain step", beside=beside)
@@ -374,11 +366,8 @@ def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -
 
 
 def _by_name(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    """Return the most bytes while each step ran, by the ops that asked.
-
-    The kernels of a GPU are launched ahead of time, so the moment of a request tells nothing. But ops are
-    launched in their order, and a request names its op.
-    """
+    # The kernels of a GPU are launched ahead of time, so the moment of a request tells nothing. But ops are
+    # launched in their order, and a request names its op.
     askers = askers_by_name(folded, (event.op for event in trace.memory), steps)
     most = [0] * len(steps)
     level, at = 0, -1

@@ -79,11 +79,7 @@ class XlaMemory:
 
 
 def read_memory(serialized: bytes) -> XlaMemory:
-    """Return the memory in a serialized ``HloProto`` of an optimized module.
-
-    Raises:
-        ProfileError: it holds no assignment of buffers.
-    """
+    """Return the memory in a serialized ``HloProto``; a ProfileError: it holds no assignment of buffers."""
     proto = hlo_pb2.HloProto()
     proto.ParseFromString(serialized)
     assignment = proto.buffer_assignment
@@ -113,10 +109,7 @@ def read_memory(serialized: bytes) -> XlaMemory:
 
 
 def _curves(proto: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield, for each simulated heap, its live bytes and steps by events.
-
-    A buffer may share the bytes of another, which then live until the last of both is released.
-    """
+    # A buffer may share the bytes of another, which then live until the last of both is released.
     assignment = proto.buffer_assignment
     sizes = {each.id: each.size for each in assignment.logical_buffers}
     steps = _step_of_buffers(proto)

@@ -1,10 +1,8 @@
 """Selects and conditionals by which XLA keeps a schedule, as ops of TensorFlow.
 
-XLA merges an op with an earlier one that reads the same, and drops control edges. It cannot merge an op whose
-input is a *select* on a predicate that it does not know. The predicate is computed from a value of the step
-before, so the op also starts after that step. It is always true, and the select is always its first operand,
-bit by bit. The select fuses into the op that reads it. What XLA:CPU needs beside is decided in
-``checkmate.backends.xla_policy.for_cpu``.
+XLA cannot merge an op with an earlier one if its input is a *select* on a predicate that it does not know.
+The predicate is computed from a value of the step before. It is always true, and the select is always its
+first operand, bit by bit. The select fuses into the op that reads it.
 """
 
 from __future__ import annotations

@@ -219,11 +219,9 @@ class _TiedEmitter(Copies):
         return inputs
 
     def _operand(self, member: int, inputs: Sequence[tf.Tensor], *, largest: bool) -> int | None:
-        """Return which input to tie: the smallest of real numbers, else another.
-
-        It is the ``largest`` where the value itself is to wait. A constant may be an argument that XLA has to
-        know when it compiles, such as a shape; and what is made of constants alone costs XLA no memory.
-        """
+        # The smallest of real numbers is tied, else another; the ``largest`` where the value itself is to
+        # wait. A constant may be an argument that XLA has to know when it compiles, such as a shape; and what
+        # is made of constants alone costs XLA no memory.
         found: list[tuple[bool, int, int]] = []
         for number, (tensor, original) in enumerate(
             zip(inputs, self.structure.ops[member].inputs, strict=True)
