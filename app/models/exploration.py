@@ -30,8 +30,7 @@ from app.state.saved import (
 from app.state.solve import Aim, SliderTarget, Solve, Standing
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import MeasuredSchedule
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import MeasuredSchedule, SolveResult
 from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.workers.messages import Checked

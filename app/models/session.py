@@ -28,8 +28,7 @@ from checkmate.formats.files import write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_from_json, result_to_json, write_schedule
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import MeasuredSchedule
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import MeasuredSchedule, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.processes.messages import JobFailed, Message

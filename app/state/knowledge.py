@@ -16,8 +16,7 @@ from app.layout.folded import Folding
 from app.layout.grouping import LayerSizes, layers_of
 from checkmate.errors import ScheduleError
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import CheckReport
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline
 from checkmate.memory.check import check

@@ -15,8 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import VerificationReport
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.supported import JAX, TENSORFLOW, require_backend
 from checkmate.memory.simulate import simulate

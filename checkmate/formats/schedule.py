@@ -17,10 +17,9 @@ import numpy as np
 
 from checkmate.errors import FingerprintMismatchError, FormatError, ScheduleError
 from checkmate.formats.files import Fields, read_json, write_bytes, write_json
-from checkmate.formats.graph import require_version
+from checkmate.formats.graph import require_version, write_graph
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import VerificationReport
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import SolveResult, SolveStatus, VerificationReport
 from checkmate.ir.schedule import Schedule
 
 FORMAT, VERSION = "checkmate-schedule", 1
@@ -214,3 +213,14 @@ def write_certificate(path: Path, content: Mapping[str, Any]) -> None:
         FormatError: the file cannot be written.
     """
     write_json(path, {"format": CERTIFICATE_FORMAT, "version": CERTIFICATE_VERSION, **content})
+
+
+def write_records(folder: Path, graph: Graph, result: SolveResult, report: VerificationReport) -> None:
+    """Write ``graph.json``, ``schedule.json`` and ``report.json`` of a run into ``folder``.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    write_graph(folder / "graph.json", graph)
+    write_schedule(folder / "schedule.json", graph, result)
+    write_report(folder / "report.json", report)

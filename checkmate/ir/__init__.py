@@ -5,8 +5,7 @@ package imports only numpy, the standard library, ``checkmate.errors`` and ``che
 """
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, GraphBuilder, Op, Phase, Value
-from checkmate.ir.report import CheckReport, VerificationReport, Violation
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import CheckReport, SolveResult, SolveStatus, VerificationReport, Violation
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Buffer, Timeline
 

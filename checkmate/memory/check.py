@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from checkmate.ir.graph import Graph, Op
-from checkmate.ir.report import CheckReport, Violation
+from checkmate.ir.result import CheckReport, Violation
 
 _REPORTED = 20  # the most violations that are listed; the first ones say what is wrong
 

@@ -21,8 +21,7 @@ from checkmate.arguments import (
     step_budget_of,
 )
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import CheckReport
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate

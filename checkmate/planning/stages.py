@@ -26,8 +26,7 @@ from checkmate.backends.protocol import CostsWanted, backend_here
 from checkmate.catalog.model_names import require_named
 from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import VerificationReport
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.planning.exporting import RunOutcome, StepPlanning, exported, exported_within, verified
 from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.progress import Cancelled, Report, never

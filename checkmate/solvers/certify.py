@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import SolverCrashedError
-from checkmate.ir.report import CheckReport
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.problem import Listener, Problem, SolveOptions

@@ -16,8 +16,7 @@ import numpy as np
 
 from checkmate.errors import ScheduleError
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import CheckReport
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.tolerances import ROUNDING

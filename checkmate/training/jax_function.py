@@ -18,7 +18,7 @@ from checkmate.backends.jax.exported import JaxExport, write_step
 from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.jax.step import JaxPlan, are_traced
 from checkmate.errors import UsageError
-from checkmate.formats.folder import put_in_place, staging
+from checkmate.formats.files import put_in_place, staging
 from checkmate.ir.graph import Graph
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions

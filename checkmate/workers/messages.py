@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checkmate.ir.report import CheckReport
-from checkmate.ir.result import SolveStatus
+from checkmate.ir.result import CheckReport, SolveStatus
 from checkmate.processes.messages import CarriesSteps, Job, Message, MessageTable, NewestJob
 from checkmate.progress import FillState
 from checkmate.request import ModelRequest

@@ -29,7 +29,7 @@ from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.cards import common_cards
 from checkmate.ir.graph import Device
-from checkmate.ir.report import MeasuredSchedule
+from checkmate.ir.result import MeasuredSchedule
 from checkmate.memory.placement import place
 from tests.app.windows import open_chain, training_chain
 

@@ -15,7 +15,7 @@ from checkmate import planning
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_graph, read_schedule, write_graph, write_matrices, write_schedule
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
-from checkmate.formats.folder import put_in_place, staging
+from checkmate.formats.files import put_in_place, staging
 from checkmate.formats.schedule import read_certificate, write_certificate
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.machine.cost_store import CostStore, KnownCost

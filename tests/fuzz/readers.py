@@ -136,7 +136,7 @@ def explorations(folder: Path) -> list[bytes]:
     from dataclasses import replace
 
     from checkmate.formats.exploration import SavedOwn
-    from checkmate.ir.report import MeasuredSchedule
+    from checkmate.ir.result import MeasuredSchedule
 
     writers.write_explored(folder / "e.json")
     saved = read_exploration(folder / "e.json")

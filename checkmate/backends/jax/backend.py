@@ -23,11 +23,10 @@ from checkmate.backends.jax.ways import Way
 from checkmate.backends.protocol import Allowed, CompiledFit, CompiledStep, CostsWanted, Fitted, StepSolver
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import NoScheduleError, OtherStepError, UsageError
-from checkmate.formats.folder import put_in_place, staging
-from checkmate.formats.run_records import write_records
+from checkmate.formats.files import put_in_place, staging
+from checkmate.formats.schedule import write_records
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import VerificationReport
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_origin import file_facts
 from checkmate.machine.supported import is_of_jax

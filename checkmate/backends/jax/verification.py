@@ -10,8 +10,7 @@ from checkmate.backends.jax.models.compare import Compared
 from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.outcomes import Difference
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import VerificationReport
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.supported import JAX
 from checkmate.memory.simulate import simulate

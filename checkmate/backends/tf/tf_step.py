@@ -18,11 +18,10 @@ from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.verification_report import Measurements, verification_report
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import VerificationError
-from checkmate.formats.folder import put_in_place, staging
-from checkmate.formats.run_records import write_records
+from checkmate.formats.files import put_in_place, staging
+from checkmate.formats.schedule import write_records
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import VerificationReport
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 

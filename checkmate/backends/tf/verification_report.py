@@ -14,7 +14,7 @@ from checkmate.backends.tf.comparing import GRADIENTS, Compared
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.plain import Plain
 from checkmate.ir.graph import CostUnit, Graph
-from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
 from checkmate.machine.cost_origin import taken_words

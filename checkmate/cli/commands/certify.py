@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from checkmate.cli import common_options, output
 from checkmate.errors import ExitCode, UsageError
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import CheckReport
+from checkmate.ir.result import CheckReport
 from checkmate.progress import Cancelled, Report
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import format_bytes, format_overhead, plural

@@ -11,8 +11,7 @@ from checkmate.cli import common_options, output
 from checkmate.cli.commands.certify import proved_by
 from checkmate.errors import ExitCode, UsageError
 from checkmate.ir.graph import Graph
-from checkmate.ir.report import CheckReport
-from checkmate.ir.result import SolveResult
+from checkmate.ir.result import CheckReport, SolveResult
 from checkmate.terminal import Interrupt
 from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_overhead, plural

@@ -12,7 +12,7 @@ from checkmate.errors import ExitCode
 from checkmate.terminal import Interrupt
 
 if TYPE_CHECKING:
-    from checkmate.ir.report import VerificationReport
+    from checkmate.ir.result import VerificationReport
 
 
 def add_profile(commands: Any, common: Any) -> None:

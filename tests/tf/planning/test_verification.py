@@ -13,7 +13,7 @@ from checkmate.backends.tf.emit.reload_probe import settled
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.verification_report import Measurements, verification_report
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.ir.report import VerificationReport
+from checkmate.ir.result import VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.request import ModelRequest
 
