@@ -22,14 +22,10 @@ def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
     if result.schedule is None:
         said = [f"  {line}" for line in (result.message, _advice(result)) if line]
         return "\n".join([head, *said])
-    assert result.cost is not None and result.peak_bytes is not None
     lines = [
         head,
         f"  peak      {format_bytes(result.peak_bytes)} (requested bytes, predicted)",
-        f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
-        f"over computing everything once (costs of ops: {origin_words(graph)})",
-        f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
-        *_assumption_lines(result),
+        *_schedule_lines(graph, result),
         *([f"  {result.message}"] if result.message else []),
         f"  solved by {result.solver} in {format_seconds(result.solve_seconds)}",
     ]
@@ -55,8 +51,14 @@ def _status(result: SolveResult) -> str:
     }.get(result.status, "the solver failed")
 
 
-def _assumption_lines(result: SolveResult) -> list[str]:
-    return [f"  assuming  {list_assumptions(result.assumptions)}"] if result.assumptions else []
+def _schedule_lines(graph: Graph, result: SolveResult) -> list[str]:
+    cost, schedule = result.cost or 0.0, result.require_schedule()
+    lines = [
+        f"  cost      {cost_text(graph, cost)}, {format_overhead(cost, result.base_cost)} "
+        f"over computing everything once (costs of ops: {origin_words(graph)})",
+        f"  steps     {len(schedule.steps)}, {schedule.recomputations} of them recomputed",
+    ]
+    return [*lines, *([f"  assuming  {list_assumptions(result.assumptions)}"] if result.assumptions else [])]
 
 
 def _advice(result: SolveResult) -> str:
@@ -93,7 +95,6 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
     from checkmate import planning
 
     result = found.result
-    assert result.cost is not None and result.schedule is not None
     plain = planning.keep_everything_peak(graph)
     at = "at any cost" if found.max_overhead is None else f"at most {100 * found.max_overhead:g} % extra cost"
     least = format_bytes(found.peak_bytes)
@@ -104,10 +105,7 @@ def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
             f"  peak      {least} (requested bytes, predicted), "
             f"{100 * found.peak_bytes / max(1, plain):.1f} % of keep-everything",
             f"  proved    {_proof(found)}",
-            f"  cost      {cost_text(graph, result.cost)}, {format_overhead(result.cost, result.base_cost)} "
-            f"over computing everything once (costs of ops: {origin_words(graph)})",
-            f"  steps     {len(result.schedule.steps)}, {result.schedule.recomputations} of them recomputed",
-            *_assumption_lines(result),
+            *_schedule_lines(graph, result),
             f"  solved by {result.solver} in {format_seconds(found.seconds)}, "
             f"{plural(found.probes, 'budget')} tried",
             *([] if path is None else [f"wrote {path}"]),
