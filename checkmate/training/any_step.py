@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.live.keras_step import require_graphs
 from checkmate.backends.tf.live.trace import Emit, LiveStep, folded_here
 from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments
@@ -91,7 +91,7 @@ class AnyStep:
         return self.structure.pack(flat)
 
     def run(
-        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
     ) -> tuple[Any, list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced.
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from checkmate.backends.jax.device import speed_of
-from checkmate.backends.jax.emission import Emitted, scheduled
+from checkmate.backends.jax.emission import Emitted, tied_step
 from checkmate.backends.jax.fusions import fusions
 from checkmate.backends.jax.graph import graph_of
 from checkmate.backends.jax.program import read_program
@@ -91,5 +91,5 @@ def plain_order(step: Any, args: Any, emitted: Emitted, options: dict[str, Any])
     program = read_program(closed)
     fused = fusions(program)
     graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
-    run = scheduled(program, fused, Schedule.plain(graph), emitted)
+    run = tied_step(program, fused, Schedule.plain(graph), emitted)
     return run, jax.jit(run).lower(*closed.in_avals).compile(options)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from checkmate.backends.jax.compiled import memory_of
 from checkmate.backends.jax.device import speed_of
-from checkmate.backends.jax.emission import Emitted, scheduled
+from checkmate.backends.jax.emission import Emitted, tied_step
 from checkmate.backends.jax.fusions import fusions, kernels
 from checkmate.backends.jax.graph import graph_of
 from checkmate.backends.jax.program import read_program
@@ -57,9 +57,9 @@ def test_any_valid_schedule_gives_the_same_bits(ties: WaitPolicy, seed: int, wai
     fused = kernels(program, GPU) if waiting is Waiting.BARRIERS else fusions(program)
     graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
     flat = jax.tree.leaves(args)
-    expected = scheduled(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.NONE, waiting))(*flat)
+    expected = tied_step(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.NONE, waiting))(*flat)
     plain = jax.extend.core.jaxpr_as_fun(closed)(*flat)
-    found = scheduled(
+    found = tied_step(
         program, fused, with_repeats(graph, seed), Emitted(ties, waiting, cpu=waiting is not Waiting.BARRIERS)
     )(*flat)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
@@ -78,7 +78,7 @@ def temporaries(step: Any, args: Any, ways: Sequence[Way]) -> list[float]:
     schedule = solve(graph, int(0.6 * keep_everything_peak(graph)), solver="greedy").require_schedule()
     shares = []
     for way in ways:
-        run = scheduled(program, fused, schedule, way.emitted("cpu"))
+        run = tied_step(program, fused, schedule, way.emitted("cpu"))
         found, plain = (
             memory_of(jax.jit(each).lower(*given).compile(way.options)).temporary
             for each, given in ((run, closed.in_avals), (step, args))
@@ -133,7 +133,7 @@ def barriers(step: Any, *args: Any) -> tuple[Any, list[Any]]:
     last = len(fused) - 1
     again = [index for index in range(last) if graph.ops[index].phase is Phase.FORWARD]
     schedule = Schedule.of(graph, [*range(last), *again, last])
-    run = scheduled(program, fused, schedule, Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
+    run = tied_step(program, fused, schedule, Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
     traced = jax.make_jaxpr(run)(*(program.avals[value] for value in program.arguments)).jaxpr
     return traced, [each for each in traced.eqns if each.primitive.name == "optimization_barrier"]
 
@@ -196,7 +196,7 @@ def test_the_zeros_of_max_pooling_s_slope_wait_for_it() -> None:
     program = read_program(backward)
     fused = kernels(program, GPU)
     graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
-    run = scheduled(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
+    run = tied_step(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
     assert "select_and_scatter_add" not in str(jax.make_jaxpr(run)(x, slope))
 
 
@@ -212,7 +212,7 @@ def test_a_cheap_step_that_reads_the_one_before_has_no_tie() -> None:
         fused = fusions(program)
         graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
         assert graph.n == 3
-        run = scheduled(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.ALL, Waiting.SELECTS))
+        run = tied_step(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.ALL, Waiting.SELECTS))
         return sum(each.primitive.name == "ne" for each in jax.make_jaxpr(run)(*closed.in_avals).eqns)
 
     def cheap(x: Any, y: Any) -> Any:

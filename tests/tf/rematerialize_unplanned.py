@@ -170,7 +170,7 @@ STAGES = (
     "checkmate.training.planner.fetch_region",
     "checkmate.backends.tf.live.measure.trace_run",
     "checkmate.planning.schedule_solver.ScheduleSolver.solve",
-    "checkmate.backends.tf.live.ready.step_from_schedule",
+    "checkmate.backends.tf.live.ready.ordered_step",
     "checkmate.training.plan_memory.PlanMemory.keep",
 )
 

@@ -11,7 +11,7 @@ import jax
 
 from checkmate.backends.jax.compiled import StepMemory, memory_of, moved_bytes
 from checkmate.backends.jax.device import Speed, speed_of
-from checkmate.backends.jax.emission import scheduled
+from checkmate.backends.jax.emission import tied_step
 from checkmate.backends.jax.fusions import Fusion, fusions, kernels
 from checkmate.backends.jax.graph import graph_of, product_seconds
 from checkmate.backends.jax.program import Program, read_program
@@ -120,7 +120,7 @@ class JaxCompilation(Compilation[Way, Trial]):
 
     def compile(self, schedule: Schedule, way: Way) -> tuple[Trial, int]:
         """Compile a schedule to read its memory."""
-        run = scheduled(self.program, self.fused, schedule, way.emitted(self.platform))
+        run = tied_step(self.program, self.fused, schedule, way.emitted(self.platform))
         jitted = jax.jit(run, donate_argnums=self.begun.traced.donated)
         executable = self._tried(jitted, choices := way.trial_options(self.platform))
         memory = memory_of(executable)

@@ -40,7 +40,7 @@ class Emitted:
         return self.waiting in (Waiting.GATES, Waiting.MIXED)
 
 
-def scheduled(
+def tied_step(
     program: Program, fused: Sequence[Fusion], schedule: Schedule, emitted: Emitted
 ) -> Callable[..., list[Any]]:
     """Return a function of the flat arguments that runs by ``schedule``."""

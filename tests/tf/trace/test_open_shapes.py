@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.sizes import most_elements, tensor_bytes
@@ -51,7 +51,7 @@ def test_a_schedule_of_a_step_with_masks_computes_the_same() -> None:
     found = any_step(lambda *given: step(*layout.pack(given)[0]), ModelLike("step"), layout)
     schedule = recompute_forward(found.graph)
     assert schedule.recomputations > 5
-    emit = step_from_schedule(found.folded, schedule)
+    emit = ordered_step(found.folded, schedule)
 
     def after(body: Any) -> list[np.ndarray]:
         before = [kernel.numpy() for kernel in kernels]

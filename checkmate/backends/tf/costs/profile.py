@@ -31,7 +31,7 @@ from checkmate.backends.tf.allocator.learn import (
 from checkmate.backends.tf.costs.known import KnownCosts, NodeCosts
 from checkmate.backends.tf.devices import peak_bytes, reset_peak, settings_here
 from checkmate.backends.tf.emit.copies import EmittedOutputs
-from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.memory_check import explain_exhausted_memory, first_line_of, require_room
 from checkmate.backends.tf.node_times import (
     NO_KERNEL_TIMES,
@@ -353,7 +353,7 @@ def _explained(what: str) -> Iterator[None]:
 
 def compile_step(folded: FoldedStep, schedule: Schedule) -> Any:
     """Return the scheduled step as a concrete function."""
-    step = step_from_schedule(folded, schedule)
+    step = ordered_step(folded, schedule)
 
     def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
         outputs: EmittedOutputs = step(*tensors)

@@ -98,7 +98,7 @@ class StepGates:
             self.waiting.add(copy.name)
 
 
-def step_from_schedule(
+def ordered_step(
     folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled step as a function of flat inputs and labels, to be traced by ``tf.function``.

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.tf.emit.copies import EmittedOutputs
-from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.environment import only_device
 from checkmate.backends.tf.memory_check import first_region
@@ -54,7 +54,7 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
     """
     require_no_xla(folded)
     small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
-    body = with_names(folded, step_from_schedule(folded, schedule))
+    body = with_names(folded, ordered_step(folded, schedule))
     save_function(folded, body, directory, small_chunks=small_chunks)
 
 

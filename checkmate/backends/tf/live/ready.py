@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import emitted
-from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.ir.schedule import Schedule
 
@@ -27,7 +27,7 @@ class ReadyStep:
         It returns the loss and all else that leaves the step.
         """
         if self._function is None:
-            emit = step_from_schedule(self.step.folded, self.schedule)
+            emit = ordered_step(self.step.folded, self.schedule)
 
             def body(*given: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
                 outputs = emit(*given)

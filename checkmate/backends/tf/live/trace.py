@@ -20,7 +20,7 @@ import tensorflow as tf
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.emit.copies import EmittedOutputs
-from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.live.keras_step import attach_mask, build, masks_of, total_loss, update_metrics
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.models.model import LoadedModel
@@ -107,7 +107,7 @@ class LiveStep(Protocol):
         """Return what the step returns, of the tensors that leave it."""
 
     def run(
-        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
     ) -> tuple[Any, list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced.
 
@@ -178,7 +178,7 @@ class KerasStep:
         return one_replica
 
     def run(
-        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = step_from_schedule
+        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
     ) -> tuple[Any, list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced.
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from checkmate.backends.tf.devices import deterministic, is_not_deterministic
-from checkmate.backends.tf.emit.ordered import step_from_schedule
+from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.memory_check import explain_exhausted_memory
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.trace import step_function
@@ -53,7 +53,7 @@ def step_body(
             loss, predictions, gradients = plain(*tensors)
             return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
     else:
-        emit = step_from_schedule if xla is None else partial(tied_step, tied=xla.tied, compiled=xla.compiled)
+        emit = ordered_step if xla is None else partial(tied_step, tied=xla.tied, compiled=xla.compiled)
         scheduled = emit(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
 
         def body(*tensors: tf.Tensor) -> Any:
