@@ -14,11 +14,12 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from checkmate.errors import FormatError
+from checkmate.fields import FieldError, hints_of, read_fields, write_fields
 from checkmate.formats.files import Fields, read_json, write_json
 
 FORMAT, VERSION = "checkmate-plan", 1
@@ -123,7 +124,12 @@ class PlanStore:
         """Keep ``plan`` for ``key`` instead of another; return whether it is."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            data = {"format": FORMAT, "version": VERSION, "key": key, **asdict(plan)}
+            data = {
+                "format": FORMAT,
+                "version": VERSION,
+                "key": key,
+                **write_fields(hints_of(KeptPlan), plan),
+            }
             write_json(self._path(key), {**data, "digest": _digest(data)})
             self._remove_oldest(self._path(key))
         except FormatError as error:
@@ -176,14 +182,9 @@ def _plan(path: Path, key: str | None = None) -> KeptPlan:
     if found != [FORMAT, VERSION, found[2] if key is None else key]:
         raise FormatError(f"{path}: it is not the plan of this step")
     try:
-        tried = tuple(KeptTrial(**_with_tuples(each)) for each in data.pop("tried"))
-        return KeptPlan(**_with_tuples(data), tried=tried)
-    except (LookupError, TypeError) as error:
-        raise FormatError(f"{path}: it has other fields than a plan") from error
-
-
-def _with_tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        return KeptPlan(**read_fields(hints_of(KeptPlan), data))
+    except FieldError as error:
+        raise FormatError(f"{path}: {error}") from error
 
 
 def _digest(data: Mapping[str, Any]) -> str:
