@@ -77,6 +77,12 @@ class Frontier:
         self._points: list[FrontierPoint] = []
         self._bounds: list[tuple[int, float]] = []
 
+    def copy(self) -> Frontier:
+        """Return a frontier that knows the same."""
+        other = Frontier(self.graph)
+        other._points, other._bounds = list(self._points), list(self._bounds)
+        return other
+
     @property
     def points(self) -> tuple[FrontierPoint, ...]:
         return tuple(self._points)

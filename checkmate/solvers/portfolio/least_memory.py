@@ -10,22 +10,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from checkmate.errors import UsageError
+from checkmate.errors import ScheduleError, UsageError
 from checkmate.ir.arrays import Steps
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.check import check
-from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.compile.compilation import load_kernels
-from checkmate.solvers.known_frontier import Frontier
+from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -221,15 +219,6 @@ def _cap(base_cost: float, max_overhead: float | None) -> float:
     return math.inf if max_overhead is None else base_cost * (1 + max_overhead)
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A schedule: its steps, peak in bytes and cost."""
-
-    steps: NDArray[np.int32]
-    peak: int
-    cost: float
-
-
 @dataclass
 class _LeastMemorySearch:
     """One search.
@@ -242,7 +231,7 @@ class _LeastMemorySearch:
     options: SolveOptions
     listener: Listener
     known: Frontier | None = None
-    best: _Found = field(init=False)
+    best: FrontierPoint = field(init=False)
     probes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -253,28 +242,19 @@ class _LeastMemorySearch:
         )
         # The same costs summed in another order differ in their last digits.
         self._cap = _cap(graph.base_cost, self.max_overhead) * (1 + ROUNDING)
-        self._pool: list[_Found] = []
-        self._bounds: list[tuple[int, float]] = []  # (budget, the least cost of any schedule within it)
+        self._frontier = Frontier(graph) if self.known is None else self.known.copy()
         self._lowest = -1
-        self.best = self._measured(np.arange(graph.n, dtype=np.int32))
-        self._pool.append(self.best)
-        self.listener.smaller(self.best.steps.tolist(), self.best.peak, self.best.cost)
+        self._frontier.add(range(graph.n), solver=SOLVER)
+        self.best = next(point for point in self._frontier if point.cost <= self._cap)
+        self._report_best()
         given = self.options.start
-        fits = given is not None and graph.accepts_fingerprint(given.graph_fingerprint)
-        if given is not None and fits and check(graph, given.steps.tolist()).valid:
-            self.take(given.steps)
+        if given is not None and graph.accepts_fingerprint(given.graph_fingerprint):
+            with suppress(ScheduleError):
+                self.add(given.steps.tolist())
         self._raise_bound(self._level(run_once_bound(graph).bytes + self._unit - 1))
-        if self.known is not None:
-            self._learn(self.known)
-
-    def _learn(self, known: Frontier) -> None:
-        for point in known.points:
-            self.take(point.schedule.steps)
-        for budget, bound in known.bounds:
+        for budget, bound in self._frontier.bounds:
             if bound > self._cap or math.isinf(bound):
                 self._raise_bound(self._level(budget) + 1)
-            else:
-                self._bounds.append((budget, bound))
 
     def result(self) -> LeastMemory:
         """Search until proved, near enough, out of time or cancelled."""
@@ -287,27 +267,27 @@ class _LeastMemorySearch:
         self._bisect()
         self._polish(min(begun + limit, time.perf_counter() + _POLISH_SHARE * limit))
         seconds = time.perf_counter() - self._started
-        bounds = [cost for budget, cost in self._bounds if budget >= self.best.peak]
-        bound = max(bounds, default=self.graph.base_cost)
-        problem = Problem(self.graph, self.best.peak)
-        result = with_schedule(problem, SOLVER, self.best.steps, lower_bound=bound, seconds=seconds)
-        bytes_ = min(self._bytes(self._lowest), self.best.peak)
+        result = with_schedule(
+            Problem(self.graph, self.best.peak_bytes),
+            SOLVER,
+            self.best.schedule.steps,
+            lower_bound=self._frontier.bound(self.best.peak_bytes),
+            seconds=seconds,
+        )
+        bytes_ = min(self._bytes(self._lowest), self.best.peak_bytes)
         return LeastMemory(result, self.max_overhead, bytes_, seconds, self.listener.cancelled(), self.probes)
 
-    def take(self, steps: Sequence[int] | NDArray[np.int32]) -> _Found:
+    def add(self, steps: Sequence[int]) -> None:
         """Remember a schedule; report it if it is the smallest within the cost."""
-        found = self._measured(np.asarray(steps, np.int32))
-        self._pool = [entry for entry in self._pool if entry.peak < found.peak or entry.cost < found.cost]
-        if not any(entry.peak <= found.peak and entry.cost <= found.cost for entry in self._pool):
-            self._pool.append(found)
-        if found.cost <= self._cap and (found.peak, found.cost) < (self.best.peak, self.best.cost):
+        found = self._frontier.add(steps, solver=SOLVER)
+        smallest = (self.best.peak_bytes, self.best.cost)
+        if found is not None and found.cost <= self._cap and (found.peak_bytes, found.cost) < smallest:
             self.best = found
-            self.listener.smaller(found.steps.tolist(), found.peak, found.cost)
-        return found
+            self._report_best()
 
-    def _measured(self, steps: NDArray[np.int32]) -> _Found:
-        timeline = simulate(self.graph, Schedule.of(self.graph, steps))
-        return _Found(steps, timeline.peak_bytes, timeline.cost)
+    def _report_best(self) -> None:
+        best = self.best
+        self.listener.smaller(best.schedule.steps.tolist(), best.peak_bytes, best.cost)
 
     def _level(self, bytes_: int) -> int:
         return (bytes_ - self.graph.fixed_bytes) // self._unit
@@ -321,17 +301,17 @@ class _LeastMemorySearch:
             self.listener.bound_bytes(self._bytes(level), ())
 
     def _over(self) -> bool:
-        room = self.best.peak - self._bytes(self._lowest)
-        return room <= self.options.gap * self.best.peak or self.listener.cancelled()
+        room = self.best.peak_bytes - self._bytes(self._lowest)
+        return room <= self.options.gap * self.best.peak_bytes or self.listener.cancelled()
 
     def _descend(self, until: float) -> None:
-        low, high = self._lowest, self._level(self.best.peak)
+        low, high = self._lowest, self._level(self.best.peak_bytes)
         nearest = max(1, int((high - low) * _PRECISION))
         # If any cost is allowed, a schedule often reaches the bound itself; otherwise seldom.
         middle = low if math.isinf(self._cap) else (low + high) // 2
         while high > low and not self._over() and time.perf_counter() < until:
             if self._greedy(self._bytes(middle), until):
-                high = min(middle, self._level(self.best.peak))
+                high = min(middle, self._level(self.best.peak_bytes))
             else:
                 low = middle + 1
             if high - low <= nearest:
@@ -346,7 +326,7 @@ class _LeastMemorySearch:
 
     def _bisect(self) -> None:
         narrow(
-            lambda: (self._lowest, self._level(self.best.peak)),
+            lambda: (self._lowest, self._level(self.best.peak_bytes)),
             self._probe,
             limit_s=self.options.time_limit_s,
             until=self._until,
@@ -355,7 +335,7 @@ class _LeastMemorySearch:
 
     def _probe(self, level: int, seconds: float) -> bool:
         bound = self._solve(self._bytes(level), seconds, _ProbeListener(self, self._cap))
-        if self._level(self.best.peak) <= level:
+        if self._level(self.best.peak_bytes) <= level:
             return True
         if bound > self._cap or math.isinf(bound):  # if any cost is allowed, only the second can hold
             self._raise_bound(level + 1)
@@ -364,16 +344,14 @@ class _LeastMemorySearch:
 
     def _solve(self, budget_bytes: int, seconds: float, listener: CostCapListener) -> float:
         self.probes += 1
-        fitting = [found for found in self._pool if found.peak <= budget_bytes]
-        start = min(fitting, key=lambda found: found.cost, default=None)
+        start = self._frontier.best(budget_bytes)
+        steps = None if start is None else np.asarray(start.schedule.steps, np.int32)
         problem = Problem(self.graph, budget_bytes)
-        result, bound = probe(
-            problem, self.options, seconds, None if start is None else start.steps, listener
-        )
+        result, bound = probe(problem, self.options, seconds, steps, listener)
         if result.schedule is not None:
-            self.take(result.schedule.steps)
+            self.add(result.schedule.steps.tolist())
         if math.isfinite(bound):
-            self._bounds.append((budget_bytes, max(bound, self.graph.base_cost)))
+            self._frontier.add_bound(budget_bytes, bound)
         return bound
 
     def _polish(self, until: float) -> None:
@@ -383,7 +361,7 @@ class _LeastMemorySearch:
             and self.best.cost > self.graph.base_cost
             and not self.listener.cancelled()
         ):
-            self._solve(self.best.peak, seconds, _ProbeListener(self, None))
+            self._solve(self.best.peak_bytes, seconds, _ProbeListener(self, None))
 
 
 class _ProbeListener(CostCapListener):
@@ -394,5 +372,5 @@ class _ProbeListener(CostCapListener):
         self._search = search
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        self._search.take(steps)
+        self._search.add(steps)
         super().incumbent(steps, cost)

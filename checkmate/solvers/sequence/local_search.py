@@ -111,14 +111,15 @@ def first_search(
     """
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
-    if known is not None:
-        return _begun_with(problem, scaled, options, listener, known)
     # If moves are counted, only the time limit itself may cut it short.
     share = _GREEDY_SHARE if options.moves is None else 1.0
     patience = share * max(until - begun, 0.0)
     further = QUICK if problem.graph.n > _SMALL else CAREFUL
-    end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
-    search = SequenceSearch(problem.graph, scaled, budget, end.steps, seed=options.seed)
+    steps = known
+    if steps is None:
+        end = greedy_steps(scaled, budget, until=begun + patience, cancelled=cancelled, further=further)
+        steps = end.steps
+    search = SequenceSearch(problem.graph, scaled, budget, steps, seed=options.seed)
     given = options.start
     if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
         search.offer(np.array(given.steps, np.int32))
@@ -134,9 +135,10 @@ def first_search(
             budget,
             until=time.perf_counter() + patience,
             cancelled=cancelled,
-            start=end.steps,
+            start=steps,
             further=further,
         )
+        steps = end.steps
         if search.offer(end.steps, follow=True):
             listener.incumbent(end.steps.tolist(), search.cost)
             break
@@ -152,18 +154,6 @@ def _anneal_a_turn(
         search.run(listener, until=until, moves=min(_TURN_MOVES, options.moves - search.moves))
         return
     search.run(listener, until=time.perf_counter() + 0.5 * patience, goal=sys.float_info.max)
-
-
-def _begun_with(
-    problem: Problem, scaled: ScaledModel, options: SolveOptions, listener: Listener, known: Steps
-) -> SequenceSearch:
-    search = SequenceSearch(problem.graph, scaled, problem.budget_bytes, known, seed=options.seed)
-    given = options.start
-    if given is not None and problem.graph.accepts_fingerprint(given.graph_fingerprint):
-        search.offer(np.array(given.steps, np.int32))
-    if search.best is not None:
-        listener.incumbent(search.best.tolist(), search.cost)
-    return search
 
 
 @dataclass
