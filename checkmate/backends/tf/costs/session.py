@@ -183,7 +183,7 @@ def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
     return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
 
 
-def flat_batch(loaded: LoadedModel, seed: int = 0) -> list[tf.Tensor]:
+def flat_batch(loaded: LoadedModel) -> list[tf.Tensor]:
     """Return one random but legal batch as the traced step takes it: inputs, then labels."""
-    inputs, labels = loaded.make_batch(seed)
+    inputs, labels = loaded.make_batch()
     return [*inputs, *labels]
