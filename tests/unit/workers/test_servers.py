@@ -1,7 +1,4 @@
-"""Test messages that come too late or too early.
-
-They go to the solver, the placing and the animation process.
-"""
+"""Test how servers answer errors, and messages that come too late, too early or never."""
 
 from __future__ import annotations
 
@@ -10,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from checkmate import planning
+from checkmate.errors import CancelledError, LoadError, OtherStepError
 from checkmate.formats.graph import graph_to_json
 from checkmate.memory.placement import Placement
 from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, Message, pack_steps
 from checkmate.processes.serve import Inbox
+from checkmate.request import ModelRequest
 from checkmate.workers.animation import AnimationServer
+from checkmate.workers.device import DeviceServer
 from checkmate.workers.messages import (
     BeginAnimation,
     FindLeastMemory,
@@ -23,6 +24,7 @@ from checkmate.workers.messages import (
     Picture,
     Placed,
     PlaceSchedule,
+    Profile,
     SolveBudget,
 )
 from checkmate.workers.replays import ReplayServer
@@ -90,3 +92,42 @@ def test_a_question_about_a_graph_that_was_lost_fails() -> None:
         server_class(channel, Inbox()).answer(asked)
         (failed,) = channel.messages
         assert isinstance(failed, JobFailed) and failed.job == 1
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Message:
+    def profile(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(planning, "profile", profile)
+    channel = Sent()
+    DeviceServer(channel, Inbox()).answer(Profile(3, ModelRequest("unet"), "measured"))
+    assert len(channel.messages) == 1
+    return channel.messages[0]
+
+
+def test_a_fault_inside_is_an_answer_and_its_traceback_is_logged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = answered(monkeypatch, RuntimeError("boom"))
+    assert isinstance(message, JobFailed) and message.job == 3
+    assert message.message == "unexpected RuntimeError: boom" and "Copy report" in message.hint
+    logged = capsys.readouterr().err
+    assert "Traceback" in logged and "RuntimeError: boom" in logged
+
+
+def test_an_error_that_the_user_can_mend_is_sent_unchanged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = answered(monkeypatch, LoadError("there is no such model", hint="name another"))
+    assert message == JobFailed(3, "LoadError", "there is no such model", "name another")
+    assert answered(monkeypatch, CancelledError("cancelled")) == JobCancelled(3)
+    assert not capsys.readouterr().err
+
+
+def test_a_step_that_has_changed_is_an_answer_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = OtherStepError(
+        found="sha256:1", expected="sha256:2", graph_name="unet", model="unet", batch_size=8, budget_bytes=1
+    )
+    message = answered(monkeypatch, error)
+    assert isinstance(message, JobFailed) and message.is_a(OtherStepError) and not message.is_a(LoadError)
+    assert (message.message, message.hint) == (str(error), error.hint)
