@@ -75,10 +75,7 @@ class MaxBatch:
 
     @property
     def proved(self) -> bool:
-        """Return whether it is proved that no larger batch fits.
-
-        None has a schedule within budget and cost.
-        """
+        """Return whether it is proved that no larger batch has a schedule within budget and cost."""
         return self.batch >= self.upper_batch
 
 
@@ -88,10 +85,7 @@ def forward_cost(graph: Graph) -> float:
 
 
 def cost_limit(graph: Graph, max_overhead: float | None) -> float:
-    """Return the most that a schedule may cost.
-
-    Where ``max_overhead`` is None, that is everything once and the forward ops once more.
-    """
+    """Return the most that a schedule may cost; by default everything once and the forward ops once more."""
     if max_overhead is None:
         return graph.base_cost + forward_cost(graph)
     return math.inf if math.isinf(max_overhead) else graph.base_cost * (1 + max_overhead)
@@ -182,10 +176,7 @@ _POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch re
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A schedule, its cost, and the largest batch that it fits at.
-
-    The cost is at the graph's own batch. Only batches that are still open are counted.
-    """
+    """A schedule, its cost at the graph's own batch, and the largest batch still open that it fits at."""
 
     steps: NDArray[np.int32]
     cost: float
@@ -245,19 +236,13 @@ class BatchSearch:
             self._polish(begun + limit)
 
     def cost_bound(self) -> float:
-        """Return a bound on the cost, at the graph's own batch.
-
-        No schedule that fits at the best batch costs less.
-        """
+        """Return what no schedule that fits at the best batch costs less than, at the graph's own."""
         # A bound for a smaller batch holds too: what fits at the larger one fits there.
         known = (cost for batch, cost in self._cost_bounds.items() if batch <= self.best.batch)
         return max(known, default=self.scaling.graph.base_cost)
 
     def choices(self) -> tuple[tuple[int, float], ...]:
-        """Return pairs of a batch and the least extra cost found for it.
-
-        Costs are fractions of computing everything once. Both rise; the last pair is the best.
-        """
+        """Return pairs, both rising, of a batch and the least extra cost (a fraction) found for it."""
         base = self.scaling.graph.base_cost
         found: list[tuple[int, float]] = []
         for entry in sorted([*self._pool, self.best], key=lambda one: (one.cost, -one.batch)):
@@ -267,10 +252,7 @@ class BatchSearch:
         return tuple(found)
 
     def take(self, steps: Sequence[int] | NDArray[np.int32]) -> Found:
-        """Keep a schedule and how large a batch it allows.
-
-        Report where it is the largest yet within the cost.
-        """
+        """Keep a schedule and how large a batch it allows; report the largest yet within the cost."""
         plan = np.asarray(steps, np.int32)
         cost = float(self.scaling.graph.cost[plan].sum())
         found = Found(plan, cost, _largest(lambda batch: self._fits(plan, batch), 0, self.high))
@@ -323,10 +305,7 @@ class BatchSearch:
         return room <= self.options.gap * self.high or self.cancelled()
 
     def _largest_by(self, name: str, seconds: float) -> int | None:
-        """Return the largest batch that one solver reaches, by bisection.
-
-        It is above the plain step's. None where it reaches none.
-        """
+        """Return the largest batch above the plain step's that one solver reaches, or None."""
         until = time.perf_counter() + seconds
         low, top, found = self.plain_batch, self.high, 0
         while low < top and time.perf_counter() < until and not self.cancelled():
@@ -349,10 +328,7 @@ class BatchSearch:
         return self._cap * self._factor(batch)
 
     def _bisect(self) -> None:
-        """Probe between the best and the proved limit until they meet.
-
-        It goes downwards, as the larger batch is the harder one.
-        """
+        """Probe downwards between the best and the proved limit: the larger batch is the harder one."""
         narrow(
             lambda: (-self.high, -self.best.batch),
             lambda level, seconds: self._probe(-level, seconds),
@@ -362,10 +338,7 @@ class BatchSearch:
         )
 
     def _probe(self, batch: int, seconds: float) -> bool:
-        """Return whether ``batch`` is settled.
-
-        It is settled if a schedule within the cost fits, or if it is proved that none does.
-        """
+        """Return whether a schedule within the cost fits at ``batch``, or none is proved to."""
         limit = self._limit_at(batch)
         bound = self._solve(batch, seconds, CostCapListener(limit, self.cancelled))
         if self.best.batch >= batch:
@@ -377,11 +350,7 @@ class BatchSearch:
         return False
 
     def _solve(self, batch: int, seconds: float, ear: CostCapListener) -> float:
-        """Ask once; return a proved lower bound on the cost at ``batch``.
-
-        It is the least cost that a schedule that fits at ``batch`` is proved to have. It is infinite where
-        none fits.
-        """
+        """Ask once; return a proved lower bound on the cost at ``batch``, infinite where none fits."""
         self.probes += 1
         graph = self.scaling.at(batch)
         start = min(
@@ -416,10 +385,7 @@ def largest_batch_that(holds: Callable[[int], bool], most: int) -> int:
 
 
 def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:
-    """Return the largest number in [low, top] that ``holds``.
-
-    ``low`` holds, and so does every number below one that does.
-    """
+    """Return the largest number in [low, top] that ``holds``, as ``low`` and all below it do."""
     while low < top:
         middle = (low + top + 1) // 2
         if holds(middle):

@@ -145,10 +145,7 @@ class _InputSizeSearch:
         return self.made[level]
 
     def run(self) -> None:
-        """Find the largest level that fits.
-
-        Find what one op needs and what the plain step reaches, then search the sizes between.
-        """
+        """Find what one op needs and what the plain step reaches, then search the levels between."""
         self._most_by_need()
         self.plain = self._largest(self._plain_peak, self.memory)
         if self.plain:
@@ -186,10 +183,10 @@ class _InputSizeSearch:
         return simulate(graph, Schedule.plain(graph)).peak_bytes
 
     def _largest(self, need: Callable[[int], int], top: int) -> int:
-        """Return the largest level up to ``top`` that fits; 0 for none.
+        """Return the largest level up to ``top`` whose need is within the budget; 0 for none.
 
-        A level fits if its need is within the budget. Few are tried, as each may be a trace: need grows
-        nearly as the area does. Halving takes over where that leads nowhere.
+        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where
+        that leads nowhere.
         """
         low, level, tries = 0, max(1, min(top, round(self.aspect[0] / STEP))), 0
         while low < top:
@@ -214,10 +211,7 @@ class _InputSizeSearch:
         return self.low >= level
 
     def _ask(self, level: int, seconds: float) -> bool:
-        """Return whether ``level`` is settled now.
-
-        It is settled once it is known if a schedule within the cost fits. Then ``low`` or ``high`` is moved.
-        """
+        """Return whether it is known now if a schedule fits at ``level``; move ``low`` or ``high``."""
         graph, limit = self.graph(level), self._limit(level) * (1 + ROUNDING)
         start = self.steps if self.low and alike(graph, self.graph(self.low)) else None
         if start is not None and self._take(level, start):
@@ -234,10 +228,7 @@ class _InputSizeSearch:
 
 
 def alike(one: Graph, other: Graph) -> bool:
-    """Return whether a schedule of one graph is one of the other.
-
-    It is where the same ops read and write the same values.
-    """
+    """Return whether the same ops read and write the same values, so that schedules are of both."""
     return one.n == other.n and all(
         (a.inputs, a.outputs, a.recomputable) == (b.inputs, b.outputs, b.recomputable)
         for a, b in zip(one.ops, other.ops, strict=True)

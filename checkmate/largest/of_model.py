@@ -36,10 +36,7 @@ class LargestBatch:
 
     @property
     def batch(self) -> int:
-        """Return the largest batch in examples.
-
-        It is the measured one where there is one, else the extrapolated one.
-        """
+        """Return the largest batch in examples: the measured one, else the extrapolated one."""
         best = self.measured.fitting
         return self.found.batch if best is None else best.size
 
@@ -57,10 +54,9 @@ class LargestBatch:
 
 
 def graph_or_request(model: str | Path, batch_size: int | None = None) -> Graph | ModelRequest:
-    """Read or build the graph of ``model``, or return its request.
+    """Return the graph that ``model`` names, or the request for a Keras model.
 
-    A request for a Keras model is returned where ``model`` names no graph. ``batch_size`` is that of a
-    network of the paper (``paper.unet``).
+    ``batch_size`` is that of a network of the paper (``paper.unet``).
 
     Raises:
         FormatError: the file is missing or broken. UsageError: there is no such network.

@@ -1,7 +1,6 @@
-"""The largest batch on each card, and what an example costs there.
+"""The largest batch on each card, and what an example costs there; nothing is run on a card.
 
-Nothing is run on a card. Sizes are those of the extrapolated step; seconds are estimates
-(``checkmate.largest.roofline``).
+Sizes are those of the extrapolated step; seconds are estimates (``checkmate.largest.roofline``).
 """
 
 from __future__ import annotations
@@ -35,11 +34,7 @@ class CardAnswer(Enum):
 
 @dataclass(frozen=True)
 class CardStep:
-    """A step at the largest batch found for it.
-
-    ``seconds`` is estimated, for the whole step. ``overhead`` is the share of them that recomputation adds to
-    the plain step at this batch.
-    """
+    """A step at the largest batch found for it: its estimated seconds, and recomputation's share of them."""
 
     batch: int
     seconds: float

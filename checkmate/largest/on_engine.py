@@ -43,10 +43,9 @@ _KINDS: dict[int, type[NoScheduleError]] = {
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """A step by value, and what is asked of it.
+    """A step by value (one graph's JSON, or two), and what is asked of it.
 
-    The step is as ``BatchScaling`` has it: one graph's JSON, or two traced at different batches. ``at_once``
-    is how many searches may run at once, for the answer to say.
+    ``at_once`` is how many searches may run at once, for the answer to say.
     """
 
     graph: dict[str, Any]
@@ -129,9 +128,7 @@ def batch_sent(sent: BatchOrder) -> Data:
 
 
 def batch_of(scaling: BatchScaling, budget_bytes: int, max_overhead: float | None, data: Data) -> MaxBatch:
-    """Return what was found, with its schedule checked.
-
-    The independent check replays the schedule at its batch.
+    """Return what was found, with its schedule replayed by the independent check.
 
     Raises:
         NoScheduleError: nothing was found. SolverCrashedError: the schedule does not hold.
@@ -193,11 +190,10 @@ def max_batches_on(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> list[MaxBatch | CheckmateError]:
-    """Search for the largest batch of each of ``steps``.
+    """Return what ``max_batch`` finds for each of ``steps``, or the error that says why not.
 
-    Return what ``max_batch`` finds for each, or the error that says why nothing was found. Answers are in the
-    order of ``steps``. The options' time limit is for each search. Cancelling keeps what was finished: the
-    others are a CancelledError.
+    The options' time limit is for each search. Cancelling keeps what was finished: the others are a
+    CancelledError.
 
     Raises:
         UsageError: the extra cost is negative. And those of ``checkmate.sweeps.run.run``.

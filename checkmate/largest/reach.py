@@ -83,10 +83,9 @@ class Reach:
 
 @dataclass(frozen=True)
 class InputLevels:
-    """The sizes of an input in the proportion of ``shape``.
+    """The sizes of an input in the proportion of ``shape``, without the batch.
 
-    That has no batch. ``unit``: the edges at level one: height and width in pixels, or the places of a
-    sequence.
+    ``unit``: the edges at level one: height and width in pixels, or the places of a sequence.
     """
 
     shape: tuple[int, ...]
@@ -94,10 +93,7 @@ class InputLevels:
 
     @classmethod
     def of(cls, shape: Sequence[int]) -> InputLevels | None:
-        """Return the sizes of an image or a sequence; None for anything else.
-
-        The edges stay multiples of a power of two, since networks halve them.
-        """
+        """Return the sizes of an image or a sequence, in multiples of a power of two; else None."""
         edges = tuple(shape[:2] if len(shape) == _IMAGE else shape[:1])
         step = math.gcd(_STEP, *edges) if edges else 0
         if not 1 <= len(shape) <= _IMAGE or step < _LEAST_STEP:
@@ -109,7 +105,7 @@ class InputLevels:
     def of_graph(cls, graph: Graph) -> InputLevels | None:
         """Return the sizes of a graph's model, if its input is known to be free.
 
-        That is so for a sample, and where the user gave the input's shape. Not for a model with code of its
+        That is so for a sample, and where the user gave the input's shape; not for a model with code of its
         own.
         """
         told = graph.origin.request

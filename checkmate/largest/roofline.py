@@ -50,20 +50,14 @@ def require_operations(graph: Graph) -> None:
 
 
 def op_seconds(graph: Graph, card: Card) -> NDArray[np.float64]:
-    """Return float64[n]: the estimated seconds of each op on ``card``.
-
-    The costs of ``graph`` are operations. A view takes no time.
-    """
+    """Return float64[n]: the estimated seconds of each op on ``card``; views take none."""
     # A network built from its layers counts a product and its sum as one.
     factor = 2.0 if graph.origin.built_from_layers else 1.0
     return np.array([_seconds(graph, op, card, factor) for op in graph.ops], np.float64)
 
 
 def state_seconds(graph: Graph, card: Card) -> float:
-    """Return the estimated seconds for moving what is always live.
-
-    That is parameters, the optimizer's state and the batch. A schedule does not change it.
-    """
+    """Return the estimated seconds for moving parameters, optimizer state and batch, in any schedule."""
     moved = math.fsum(held * _MOVES.get(name, _MOVES_ELSE) for name, held in graph.fixed.items())
     return moved / (OF_BANDWIDTH * card.bandwidth)
 
@@ -75,9 +69,8 @@ def step_seconds(graph: Graph, steps: Iterable[int], card: Card) -> float:
 
 
 def priced(scaling: BatchScaling, card: Card, batch: int) -> BatchScaling:
-    """Return ``scaling`` with a card's estimated seconds as costs.
-
-    They are right at ``batch``, and taken to be in proportion elsewhere: nearly so around it.
+    """Return ``scaling`` with a card's estimated seconds as costs, right at ``batch`` and nearly so around
+    it.
     """
     seconds = op_seconds(scaling.at(batch), card) * scaling.batch / batch
     ops = (replace(op, cost=float(cost)) for op, cost in zip(scaling.graph.ops, seconds, strict=True))
