@@ -15,8 +15,10 @@ from checkmate.errors import SolverCrashedError
 from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
+from checkmate.solvers.compile.cache import is_compiled
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.retention import without_useless
+from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
 from checkmate.solvers.tolerances import FALSE, PROVED, PROVED_BY_LIBRARY
 
 NOTHING_FITS = "no schedule fits the budget, in any order of execution"
@@ -198,6 +200,28 @@ class GivenOrderRun:
             self.best, self.cost = plan, report.cost
             self.listener.incumbent(plan, report.cost)
         return report
+
+    def take_retention(self, retained: NDArray[np.bool_]) -> int:
+        """Take the least schedule of what is retained, bool[n or n + 1, m]; return its peak in bytes."""
+        return self.take(steps_from_stages(self.graph, retained[: self.graph.n])).peak_bytes
+
+    def take_in_stages(self, steps: Sequence[int]) -> None:
+        """Take what a schedule retains, if it keeps the given order."""
+        retained = retained_into_stages(self.graph, np.asarray(steps))
+        if retained is not None:
+            self.take_retention(retained)
+
+    def lacks_start(self) -> bool:
+        """Take the caller's schedule; return whether there is none, with the kernels loaded to find one."""
+        given = self.options.start
+        if given is not None and self.graph.accepts_fingerprint(given.graph_fingerprint):
+            self.take_in_stages(given.steps.tolist())
+        if self.best is not None or not is_compiled():
+            return False
+        loading = time.perf_counter()
+        load_kernels()
+        self.exclude(time.perf_counter() - loading)
+        return True
 
     def raise_bound(self, bound: float) -> None:
         if bound > self.bound:

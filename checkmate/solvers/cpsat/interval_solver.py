@@ -26,8 +26,6 @@ from checkmate.processes.messages import JobFailed, Message, MessageError, unpac
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.certify import GivenOrderRun
-from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.engine import (
     ENGINE_MESSAGES,
     EngineBound,
@@ -38,7 +36,7 @@ from checkmate.solvers.engine import (
 )
 from checkmate.solvers.graph_sets import buffer_owners, take_over_groups
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.retention import must_run_once, retained_into_stages, steps_from_stages
+from checkmate.solvers.retention import must_run_once
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
 from checkmate.solvers.sequence.kernel_arrays import build_model
 
@@ -236,24 +234,13 @@ class _IntervalRun(GivenOrderRun):
         )
 
     def _take_start(self) -> None:
-        given = self.options.start
-        if given is not None and self.graph.accepts_fingerprint(given.graph_fingerprint):
-            self._take_in_stages(given.steps.tolist())
-        if self.best or not is_compiled():
+        if not self.lacks_start():
             return
-        loading = time.perf_counter()
-        load_kernels()
-        self.exclude(time.perf_counter() - loading)
         until = time.perf_counter() + _GREEDY_SHARE * self.options.time_limit_s
         budget, cancelled = self.problem.budget_bytes, self.listener.cancelled
         found = greedy_steps(build_model(self.graph), budget, until=until, cancelled=cancelled)
         if found.fits:
-            self._take_in_stages(found.steps.tolist())
-
-    def _take_in_stages(self, steps: list[int]) -> None:
-        retained = retained_into_stages(self.graph, np.array(steps))
-        if retained is not None:
-            self.take(steps_from_stages(self.graph, retained[: self.graph.n]))
+            self.take_in_stages(found.steps.tolist())
 
     def _ask(self) -> str:
         hint = self.best or []

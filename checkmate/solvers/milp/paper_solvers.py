@@ -167,7 +167,7 @@ class _MilpRun(PaperRun):
 
         The schedule is reported if it is the best so far.
         """
-        return self.take(steps_from_stages(self.graph, shares > 0.5)).peak_bytes
+        return self.take_retention(shares > 0.5)
 
 
 # Shares of what the budget leaves above the largest single-op need. The last ones ask for the best that the

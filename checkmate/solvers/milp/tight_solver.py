@@ -18,13 +18,11 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.certify import GivenOrderRun
-from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.highs import HighsListener, HighsProgram, linear_program
 from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.tight_model import TightModel, model_size, tight_model
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from checkmate.solvers.retention import retained_into_stages, steps_from_stages
+from checkmate.solvers.retention import retained_into_stages
 from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import first_search
 from checkmate.solvers.tolerances import round_up_if_whole
@@ -60,7 +58,7 @@ class TightListener(HighsListener):
         self.known = math.inf
 
     def solution(self, columns: NDArray[np.float64]) -> None:
-        self._run.take_retention(self._model.retention(columns))
+        self._run.decode(self._model.retention(columns))
 
     def bound(self, bound: float) -> None:
         if self._true_budget:
@@ -219,15 +217,8 @@ class _TightMilpRun(GivenOrderRun):
         return ""
 
     def _take_start(self) -> None:
-        given = self.options.start
-        if given is not None and self.graph.accepts_fingerprint(given.graph_fingerprint):
-            self.take_steps(given.steps.tolist())
-        if self.best is not None or not is_compiled():
+        if not self.lacks_start():
             return
-        loading = time.perf_counter()
-        load_kernels()
-        self.begun += time.perf_counter() - loading  # loading does not count as the user's time
-        self.until = time.perf_counter() + self.options.time_limit_s
         until = time.perf_counter() + min(_SEARCH_S, _SEARCH_SHARE * self.options.time_limit_s)
         search = first_search(
             self.problem, build_model(self.graph), self.options, self._given_order, until=until
@@ -255,18 +246,9 @@ class _TightMilpRun(GivenOrderRun):
         runs = Schedule.of(self.graph, self.best).matrices(self.graph).R
         return None if retained is None else model.choices(runs, retained)
 
-    def take_steps(self, steps: Sequence[int]) -> None:
-        """Take what a schedule retains, if it keeps the given order."""
-        retained = retained_into_stages(self.graph, np.asarray(steps))
-        if retained is not None:
-            self.take_retention(retained)
-
-    def take_retention(self, retained: NDArray[np.bool_]) -> None:
-        """Take the least schedule of a retention, and note its peak.
-
-        The schedule is reported if it is the best so far.
-        """
-        self._peak = self.take(steps_from_stages(self.graph, retained[: self.graph.n])).peak_bytes
+    def decode(self, retained: NDArray[np.bool_]) -> None:
+        """Take the schedule of a solution, and note its peak."""
+        self._peak = self.take_retention(retained)
 
     def _statistics(self, engine_status: str) -> dict[str, Any]:
         return {"entries": self._size, "engine_status": engine_status}
@@ -280,7 +262,7 @@ class _GivenOrder(Listener):
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         """Take the schedule if it can be stated in stages."""
-        self._run.take_steps(steps)
+        self._run.take_in_stages(steps)
 
     def cancelled(self) -> bool:
         return self._run.listener.cancelled() or self._run.is_proved()
