@@ -33,7 +33,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import MeasuredSchedule, SolveResult
 from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
-from checkmate.workers.messages import Checked
+from checkmate.workers.window_messages import Checked
 
 _LOOKED_AT_S = 2.0  # a solve that ran for longer was wanted, also if the next one takes its place
 

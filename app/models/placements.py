@@ -30,7 +30,7 @@ from checkmate.ir.graph import Graph
 from checkmate.memory.placement import Placement
 from checkmate.processes.messages import JobFailed, Message, pack_steps
 from checkmate.progress import Progress
-from checkmate.workers.messages import GraphToReplay, Placed, PlaceSchedule
+from checkmate.workers.window_messages import GraphToReplay, Placed, PlaceSchedule
 
 _TOLD_AFTER_S = 1.0
 _MOST_KEPT = 12  # placements, so that going back to a schedule takes no time

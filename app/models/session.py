@@ -37,7 +37,7 @@ from checkmate.request import ModelRequest
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import Budget
-from checkmate.workers.messages import Export, Exported, Profile, ProfiledGraph
+from checkmate.workers.window_messages import Export, Exported, Profile, ProfiledGraph
 
 _LAST_S = 5.0  # for what is being written when the window closes
 

@@ -23,7 +23,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.load import usable_cores
 from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, Message, pack_steps, unpack_steps
-from checkmate.workers.messages import (
+from checkmate.workers.window_messages import (
     Checked,
     CheckSchedule,
     ConstraintsToCheck,

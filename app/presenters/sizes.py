@@ -47,7 +47,7 @@ class BatchQuestion:
 
 @dataclass(frozen=True, eq=False)
 class BatchAnswer:
-    """The largest batch found for a question. It is as ``checkmate.workers.messages`` says it. ``batch`` is 0
+    """The largest batch found for a question: a window's ``LargestBatchFound``. ``batch`` is 0
     where none was found; then ``problem`` says why, and ``proved_none`` whether there is none."""
 
     question: BatchQuestion

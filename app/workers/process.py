@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signa
 from checkmate.machine.load import seconds_computed
 from checkmate.processes.children import module_command
 from checkmate.processes.messages import Hello, Message, MessageError
-from checkmate.workers.messages import WINDOW_MESSAGES
+from checkmate.workers.window_messages import WINDOW_MESSAGES
 
 _MOST_RESTARTS = 3
 _LONGEST_S = 10**6  # that is waited for an answer; Qt's timers count milliseconds in 32 bits

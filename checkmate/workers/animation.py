@@ -10,7 +10,13 @@ from checkmate.errors import UsageError
 from checkmate.formats.animation import Animation
 from checkmate.processes.messages import Message, MessageError
 from checkmate.processes.serve import Server
-from checkmate.workers.messages import WINDOW_MESSAGES, AnimationSaved, BeginAnimation, FrameTaken, Picture
+from checkmate.workers.window_messages import (
+    WINDOW_MESSAGES,
+    AnimationSaved,
+    BeginAnimation,
+    FrameTaken,
+    Picture,
+)
 
 
 class AnimationServer(Server):

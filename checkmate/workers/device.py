@@ -22,7 +22,7 @@ from checkmate.machine.supported import JAX, keras_backend, why_unsupported
 from checkmate.processes.messages import Message
 from checkmate.processes.serve import Server
 from checkmate.request import ModelRequest
-from checkmate.workers.messages import WINDOW_MESSAGES, Export, Exported, Profile, ProfiledGraph
+from checkmate.workers.window_messages import WINDOW_MESSAGES, Export, Exported, Profile, ProfiledGraph
 
 
 class DeviceServer(Server):

@@ -23,7 +23,7 @@ from checkmate.processes.messages import Message, unpack_steps
 from checkmate.processes.serve import Server
 from checkmate.progress import Progress
 from checkmate.solvers.constraints import constrained
-from checkmate.workers.messages import (
+from checkmate.workers.window_messages import (
     WINDOW_MESSAGES,
     Checked,
     CheckSchedule,

@@ -20,7 +20,7 @@ from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.processes.messages import Message
 from checkmate.processes.serve import Server
 from checkmate.solvers.problem import SolveOptions
-from checkmate.workers.messages import (
+from checkmate.workers.window_messages import (
     WINDOW_MESSAGES,
     CertificateWritten,
     Certify,

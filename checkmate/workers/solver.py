@@ -31,7 +31,7 @@ from checkmate.solvers.constraints import constrained, start_for_constrained
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.portfolio.interactive import FrontierListener, LiveSolver
 from checkmate.solvers.problem import Listener, SolveOptions
-from checkmate.workers.messages import (
+from checkmate.workers.window_messages import (
     WINDOW_MESSAGES,
     FillFrontier,
     Filling,

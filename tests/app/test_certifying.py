@@ -13,7 +13,7 @@ from checkmate.formats.schedule import read_certificate, write_certificate
 from checkmate.planning import certify, check_certificate
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import format_overhead
-from checkmate.workers.messages import CertificateWritten
+from checkmate.workers.window_messages import CertificateWritten
 from tests.app.windows import open_chain
 
 pytestmark = [

@@ -19,7 +19,7 @@ from app.state.solve import Aim
 from checkmate.memory.check import check
 from checkmate.processes.messages import JobCancelled
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import Checked, FrontierSchedule, SolveEnded
+from checkmate.workers.window_messages import Checked, FrontierSchedule, SolveEnded
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves and checks in processes of its own

@@ -27,7 +27,7 @@ from checkmate.planning.solving import solve
 from checkmate.processes.messages import Cancel, JobCancelled
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
-from checkmate.workers.messages import Export, Exported
+from checkmate.workers.window_messages import Export, Exported
 from tests.app.windows import open_chain, training_chain
 
 pytest.importorskip("tensorflow")

@@ -14,7 +14,7 @@ from app.presenters.solve_text import of_solve
 from app.state.solve import Aim
 from checkmate.ir import SolveStatus
 from checkmate.processes.messages import pack_steps
-from checkmate.workers.messages import Incumbent, SolveBound, SolveEnded
+from checkmate.workers.window_messages import Incumbent, SolveBound, SolveEnded
 from tests.graphs_strategies import training_chain
 
 BUDGET = 90  # of the plain step, which costs 16

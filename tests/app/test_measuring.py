@@ -20,7 +20,7 @@ from checkmate.processes.messages import Cancel, JobCancelled, JobProgress, Mess
 from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import ProfiledGraph
+from checkmate.workers.window_messages import ProfiledGraph
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # costs are measured in processes

@@ -17,7 +17,7 @@ from app.presenters.export_result import problem_report
 from app.views.window.start_page import ProfilingPanel
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
-from checkmate.workers.messages import ProfiledGraph
+from checkmate.workers.window_messages import ProfiledGraph
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # each opens a window, and a solver with it

@@ -152,7 +152,7 @@ def test_everything_that_takes_the_focus_has_a_name(window, qtbot) -> None:
 
 CHATTY = """
 import sys, time
-from checkmate.workers.messages import WINDOW_MESSAGES, FrameTaken
+from checkmate.workers.window_messages import WINDOW_MESSAGES, FrameTaken
 for number in range(200):
     sys.stdout.buffer.write(WINDOW_MESSAGES.encode(FrameTaken(number)))
 sys.stdout.buffer.flush()

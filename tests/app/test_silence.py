@@ -11,9 +11,9 @@ import pytest
 
 from app.models import solving
 from app.models.exploration import Exploration
+from app.models.finders import BatchFinder
 from app.models.placements import Placing
-from app.models.searches import BatchFinder
-from app.models.sizes import SizeTracer
+from app.models.scales import SizeTracer
 from app.models.solving import Checking, SolverClient
 from app.presenters.sizes import BatchQuestion
 from app.theme import CurrentTheme, ThemeChoice
@@ -24,7 +24,7 @@ from app.workers.process import WorkerProcess
 from checkmate.ir import SolveStatus
 from checkmate.memory.check import check
 from checkmate.request import ModelRequest
-from checkmate.workers.messages import Checked, Placed, Preparing, SolveEnded
+from checkmate.workers.window_messages import Checked, Placed, Preparing, SolveEnded
 from tests.graphs_strategies import training_chain
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two

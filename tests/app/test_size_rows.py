@@ -8,7 +8,7 @@ import json
 import pytest
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.models.sizes import InputScale
+from app.models.scales import InputScale
 from app.state.constraint_targets import ConstraintKind
 from app.state.solve import BudgetStanding
 from checkmate.formats.graph import graph_to_json

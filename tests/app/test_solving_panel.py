@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.models.exploration import Exploration
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.panels.solving_panel import SolvingPanel
-from checkmate.workers.messages import Preparing
+from checkmate.workers.window_messages import Preparing
 from tests import graphs_strategies
 from tests.app.windows import training_chain
 

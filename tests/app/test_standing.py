@@ -15,7 +15,7 @@ from checkmate.solvers.bounds import op_need, run_once_bound, working_set_bound
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import format_bytes
-from checkmate.workers.messages import Preparing
+from checkmate.workers.window_messages import Preparing
 from tests.app.windows import open_chain, training_chain
 from tests.generated_graphs import training_dag
 

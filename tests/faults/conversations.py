@@ -22,7 +22,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "certifier": Protocol(f"{_WORKERS}.searches", _WINDOW, _WAITS, certify),
     "animation": Protocol(f"{_WORKERS}.animation", _WINDOW, "app.views.pictures.film:SILENT_S", make_films),
     "sizes": Protocol(
-        f"{_WORKERS}.device", _WINDOW, "app.models.sizes:_SILENT_S", trace_sizes, silent_s=40.0
+        f"{_WORKERS}.device", _WINDOW, "app.models.scales:_SILENT_S", trace_sizes, silent_s=40.0
     ),
     "profile": Protocol(f"{_WORKERS}.device", _WINDOW, "", profile),
     "export": Protocol(f"{_WORKERS}.device", _WINDOW, "", export),

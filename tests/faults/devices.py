@@ -155,7 +155,7 @@ def trace_sizes(patience: float) -> str:
     for batch in (2, 3):
         profiled(batch)
     kept = application()
-    from app.models.sizes import SizeTracer
+    from app.models.scales import SizeTracer
 
     tracer, said = SizeTracer(), list[bytes | str]()
     tracer.traced.connect(said.append)
@@ -182,7 +182,7 @@ def certify(patience: float) -> str:
     kept = application()
     from PySide6.QtWidgets import QMainWindow
 
-    from app.models import searches
+    from app.models import finders
     from app.models.session import Session
     from app.views.window.savers import Certifying
 
@@ -194,7 +194,7 @@ def certify(patience: float) -> str:
     session.exploration.set_graph(small())
     try:
         # Two small graphs take no minute; a lost answer would.
-        with mock.patch.object(searches, "CERTIFY_S", 10.0), tempfile.TemporaryDirectory() as folder:
+        with mock.patch.object(finders, "CERTIFY_S", 10.0), tempfile.TemporaryDirectory() as folder:
             for budget in (60, 70):
                 path, found = Path(folder) / str(budget), truth(8, budget)
                 steps = found.require_schedule().steps

@@ -24,7 +24,7 @@ import psutil
 from checkmate.errors import CheckmateError
 from checkmate.processes.children import module_command
 from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
-from checkmate.workers.messages import WINDOW_MESSAGES
+from checkmate.workers.window_messages import WINDOW_MESSAGES
 from tests.faults.conversations import PROTOCOLS
 from tests.faults.protocols import Protocol
 from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS

@@ -22,7 +22,7 @@ from checkmate.processes.serve import Channel
 from checkmate.progress import Cancelled
 from checkmate.workers import device
 from checkmate.workers.device import DeviceServer
-from checkmate.workers.messages import WINDOW_MESSAGES, Export, Exported, Profile
+from checkmate.workers.window_messages import WINDOW_MESSAGES, Export, Exported, Profile
 from tests.sent import Sent
 
 Asked = Profile | Export

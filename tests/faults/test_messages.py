@@ -21,7 +21,7 @@ from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
-from checkmate.workers.messages import Profile, ProfiledGraph
+from checkmate.workers.window_messages import Profile, ProfiledGraph
 from tests.faults.conversations import PROTOCOLS
 from tests.faults.recorded import playing, recording
 from tests.faults.relay import FAULTS, damaged, type_of

@@ -145,7 +145,7 @@ def find_batch(patience: float) -> str:
     kept = application()
     import json
 
-    from app.models.searches import BatchFinder
+    from app.models.finders import BatchFinder
     from app.presenters.sizes import BatchQuestion
     from checkmate.formats.graph import graph_to_json
 

@@ -34,7 +34,7 @@ from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
-from checkmate.workers.messages import WINDOW_MESSAGES
+from checkmate.workers.window_messages import WINDOW_MESSAGES
 from tests.graphs_strategies import training_chain
 from tests.unit.reports import writers
 

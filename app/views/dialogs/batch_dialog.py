@@ -7,7 +7,7 @@ import time
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QDialog, QHBoxLayout, QProgressBar, QSpinBox, QSplitter, QWidget
 
-from app.models.searches import BatchFinder
+from app.models.finders import BatchFinder
 from app.models.session import Session
 from app.presenters.sizes import (
     COLUMNS,

@@ -8,7 +8,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QSlider, QSpinBox, QWidget
 
 from app.models.exploration import Exploration
-from app.models.sizes import BatchScale, InputScale
+from app.models.scales import BatchScale, InputScale
 from app.presenters.sizes import (
     INPUT_TIP,
     OFFER,

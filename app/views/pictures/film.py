@@ -29,7 +29,7 @@ from checkmate.formats.files import require_writable
 from checkmate.ir.graph import Phase
 from checkmate.processes.messages import JobFailed, Message
 from checkmate.units import format_bytes
-from checkmate.workers.messages import AnimationSaved, BeginAnimation, FrameTaken, Picture
+from checkmate.workers.window_messages import AnimationSaved, BeginAnimation, FrameTaken, Picture
 
 SIZE = QSize(960, 600)
 _MARGIN, _GAP, _HEAD = 16, 12, 48

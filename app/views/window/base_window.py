@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QMainWindow, QMessageBox, QStackedWidget, QWidget
 from app.models.cursors import Playhead, Selection
 from app.models.placements import LineChoice
 from app.models.recovery import Explored, Recent
+from app.models.scales import BatchScale, InputScale
 from app.models.session import Session
-from app.models.sizes import BatchScale, InputScale
 from app.models.undo import UndoCommands
 from app.presenters.commands import profiled_from
 from app.presenters.export_result import problem_report

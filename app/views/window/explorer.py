@@ -14,8 +14,8 @@ from app.actions import action
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
 from app.models.placements import LineChoice, MemoryLines, Placing
+from app.models.scales import BatchScale, InputScale
 from app.models.session import Session
-from app.models.sizes import BatchScale, InputScale
 from app.models.undo import ListEdits, ShownEdits, UndoCommands
 from app.presenters import view_tables as tables
 from app.presenters.paper import FigureFile, Shows

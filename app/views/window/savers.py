@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QProgressDialog
 
-from app.models.searches import Certifier, ProvedCost
+from app.models.finders import Certifier, ProvedCost
 from app.presenters.commands import OnScreen
 from app.presenters.wording import schedule_file
 from app.state.knowledge import ListedSchedule

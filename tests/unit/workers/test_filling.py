@@ -14,8 +14,8 @@ from checkmate.progress import FillState
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.constraints import Constraints
 from checkmate.workers import solver
-from checkmate.workers.messages import Filling, FrontierSchedule, OpenQuestion
 from checkmate.workers.solver import LiveQuestion
+from checkmate.workers.window_messages import Filling, FrontierSchedule, OpenQuestion
 from tests.graphs_strategies import training_chain
 from tests.sent import Sent
 

@@ -32,7 +32,7 @@ from checkmate.processes.messages import (
 )
 from checkmate.solvers.engine import ENGINE_MESSAGES
 from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
-from checkmate.workers.messages import WINDOW_MESSAGES, Checked, SolveEnded
+from checkmate.workers.window_messages import WINDOW_MESSAGES, Checked, SolveEnded
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLES = {
@@ -205,7 +205,7 @@ def test_every_message_of_the_window_goes_between_the_window_and_a_worker() -> N
 
 def test_the_messages_load_nothing_heavy() -> None:
     loaded = "print(*{name.partition('.')[0] for name in sys.modules})"
-    code = f"import checkmate.workers.messages, sys; {loaded}"
+    code = f"import checkmate.workers.window_messages, sys; {loaded}"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"PySide6", "tensorflow", "keras", "highspy", "ortools", "pulp", "numba", "scipy", "PIL"}
     assert not heavy & set(done.stdout.split())

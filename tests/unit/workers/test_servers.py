@@ -16,7 +16,9 @@ from checkmate.processes.serve import Inbox
 from checkmate.request import ModelRequest
 from checkmate.workers.animation import AnimationServer
 from checkmate.workers.device import DeviceServer
-from checkmate.workers.messages import (
+from checkmate.workers.replays import ReplayServer
+from checkmate.workers.solver import SolverServer
+from checkmate.workers.window_messages import (
     BeginAnimation,
     FindLeastMemory,
     FrameTaken,
@@ -27,8 +29,6 @@ from checkmate.workers.messages import (
     Profile,
     SolveBudget,
 )
-from checkmate.workers.replays import ReplayServer
-from checkmate.workers.solver import SolverServer
 from tests.graphs_strategies import training_chain
 from tests.sent import Sent
 

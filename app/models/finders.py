@@ -19,7 +19,7 @@ from checkmate.formats.schedule import read_certificate
 from checkmate.ir.graph import Graph
 from checkmate.processes.messages import JobFailed, Message
 from checkmate.progress import Progress
-from checkmate.workers.messages import CertificateWritten, Certify, FindLargestBatch, LargestBatchFound
+from checkmate.workers.window_messages import CertificateWritten, Certify, FindLargestBatch, LargestBatchFound
 
 _MODULE = "checkmate.workers.searches"
 _MOST = 12  # answers that are kept

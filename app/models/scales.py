@@ -29,7 +29,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.processes.messages import JobFailed, Message
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.messages import Profile, ProfiledGraph
+from checkmate.workers.window_messages import Profile, ProfiledGraph
 
 _SOON_MS = 400  # schedules come in many at a time
 _CARRIED, _LARGE = 24, 2000  # schedules; of a graph with more ops, the smallest alone
