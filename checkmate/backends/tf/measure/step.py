@@ -43,7 +43,7 @@ from checkmate.machine.load import LoadMeter
 from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest, Target
 
-_RUNS = 3  # timed ones
+_RUNS = 3  # timed ones, where a task names no other number
 _SEED = 0  # for steps that draw random numbers without a seed of their own
 _STEPS = 2  # of a step of the user's own: the second one starts from what the first one wrote
 # Eight units in the last place, because one unit grows on its way back through a network; at most a percent.
@@ -55,8 +55,8 @@ _OUTCOMES_HELD = 7
 def measure(task: Mapping[str, Any]) -> dict[str, Any]:
     """Measure one step; return the fields of a ``FreshMeasurement``.
 
-    ``task``: ``request``, ``steps``, ``region``, ``history`` and ``xla``, as ``measure_fresh`` has them. On a
-    GPU one run goes before, without the meter.
+    ``task``: ``request``, ``steps``, ``region``, ``history`` and ``xla``, as ``measure_fresh`` has them, and
+    ``runs`` (timed ones). On a GPU one run goes before, without the meter.
 
     Raises:
         CycleError: TensorFlow found a cycle in the emitted order.
@@ -132,7 +132,7 @@ def _ready_step(task: Mapping[str, Any], kind: str) -> _ReadyStep:
 
 def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
     kind, steps, xla = step.kind, task.get("steps"), emission_of(task)
-    found = _metered_runs(step, settle=steps is not None)
+    found = _metered_runs(step, int(task.get("runs", _RUNS)), settle=steps is not None)
     trace = trace_run(step.run, device=kind)
     graph, own = step.folded.graph, step.folded.traced.unplanned
     if own is not None and own.loss is None:
@@ -149,7 +149,7 @@ def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _metered_runs(step: _ReadyStep, *, settle: bool) -> dict[str, Any]:
+def _metered_runs(step: _ReadyStep, runs: int, *, settle: bool) -> dict[str, Any]:
     """Run ``step`` some times on the meter; if ``settle``, until its peak has settled."""
     meter = f"{step.kind.upper()}:0"
     peaks: list[int] = []
@@ -168,7 +168,7 @@ def _metered_runs(step: _ReadyStep, *, settle: bool) -> dict[str, Any]:
         del outputs
         peaks.append(peak_bytes(meter))
 
-    for _ in range(1 + _RUNS):
+    for _ in range(1 + runs):
         run()
     load, timed, started = load_meter.load_since(before), seconds[1:] or seconds[:], time.perf_counter()
     while settle and not settled(peaks, time.perf_counter() - started):
