@@ -1,4 +1,4 @@
-"""Work in threads, watched from the window without waiting for them."""
+"""Timers, and work in threads that is watched from the window without waiting for it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,31 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
 
 from checkmate.errors import CheckmateError
 
 _POLL_MS = 50
+
+
+def later(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTimer:
+    """Return a timer that runs something once, so long after it was last started."""
+    timer = QTimer(parent, singleShot=True, interval=milliseconds)
+    timer.timeout.connect(run)
+    return timer
+
+
+def every(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTimer:
+    """Return a timer that runs something again and again while it is on."""
+    timer = QTimer(parent, interval=milliseconds)
+    timer.timeout.connect(run)
+    return timer
+
+
+def on(run: Callable[..., object], *signals: SignalInstance) -> None:
+    """Run something at each of the signals."""
+    for signal in signals:
+        signal.connect(run)
 
 
 class Background(QObject):

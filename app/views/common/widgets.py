@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, QTimer, SignalInstance
+from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -96,26 +96,6 @@ def push_button(text: str, run: Callable[[], object], style: str = "", *, tip: s
     made.setToolTip(tip)
     made.clicked.connect(lambda _=False: run())
     return made
-
-
-def later(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTimer:
-    """Return a timer that runs something once, so long after it was last started."""
-    timer = QTimer(parent, singleShot=True, interval=milliseconds)
-    timer.timeout.connect(run)
-    return timer
-
-
-def every(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTimer:
-    """Return a timer that runs something again and again while it is on."""
-    timer = QTimer(parent, interval=milliseconds)
-    timer.timeout.connect(run)
-    return timer
-
-
-def on(run: Callable[..., object], *signals: SignalInstance) -> None:
-    """Run something at each of the signals."""
-    for signal in signals:
-        signal.connect(run)
 
 
 def scrolling(content: QWidget, name: str) -> QScrollArea:

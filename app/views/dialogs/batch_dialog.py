@@ -22,8 +22,9 @@ from app.presenters.sizes import (
 )
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
-from app.views.common.widgets import called, closing, every, in_column, in_row, label, push_button
+from app.views.common.widgets import called, closing, in_column, in_row, label, push_button
 from app.views.dialogs.charts import BatchChart
+from app.workers.background import every
 from checkmate.catalog.cards import common_cards
 from checkmate.ir.graph import Graph
 from checkmate.units import parse_bytes

@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QDialog, QWidget
 from app.models.exploration import Exploration
 from app.presenters.range_rows import Cell
 from app.views.common.cell_model import CellModel, cell_table
-from app.views.common.widgets import closing, in_column, label, later, on, push_button
+from app.views.common.widgets import closing, in_column, label, push_button
+from app.workers.background import later, on
 from checkmate.catalog.cards import common_cards
 from checkmate.frontiers.cards import CardFit, CardRow, card_rows, cells, notes
 from checkmate.solvers.constraints import list_assumptions

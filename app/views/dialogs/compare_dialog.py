@@ -40,10 +40,10 @@ from app.presenters.range_rows import Cell
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, cell_table, sorted_table
-from app.views.common.widgets import NO_EDGES, closing, in_column, in_row, label, later, on, push_button
+from app.views.common.widgets import NO_EDGES, closing, in_column, in_row, label, push_button
 from app.views.dialogs.charts import Line, Pair, PairPlot
 from app.views.panels.schedules_panel import FillRow
-from app.workers.background import Background
+from app.workers.background import Background, later, on
 from checkmate.units import byte_unit, format_bytes, plural
 
 _SIZE, _SHARE = (1280, 800), (0.94, 0.88)  # pixels; of a smaller screen, with room for the window's frame

@@ -27,7 +27,8 @@ from app.presenters.range_rows import (
     summary,
 )
 from app.views.common.cell_model import CellModel, CutNames, sorted_table
-from app.views.common.widgets import bring_up, closing, in_column, label, later, push_button
+from app.views.common.widgets import bring_up, closing, in_column, label, push_button
+from app.workers.background import later
 
 _SIZE = (1240, 480)  # pixels
 _LEAST_NAME, _WIDEST_LAYER = 200, 240

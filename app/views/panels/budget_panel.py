@@ -15,9 +15,10 @@ from app.presenters.wording import as_sentence
 from app.state.solve import Aim
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
-from app.views.common.widgets import in_row, label, later
+from app.views.common.widgets import in_row, label
 from app.views.panels.budget_fields import AimRow, BudgetField
 from app.views.panels.frontier import FrontierView
+from app.workers.background import later
 from checkmate.arguments import step_budget_of
 from checkmate.errors import UsageError
 from checkmate.units import Budget, format_bytes, parse_budget

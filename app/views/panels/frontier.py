@@ -15,7 +15,7 @@ from app.presenters.axes import BudgetScale, nice_ticks
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.painting import CENTER, LEFT, RIGHT, across, down, ink, sized, smooth
-from app.views.common.widgets import on
+from app.workers.background import on
 from checkmate.units import format_bytes
 
 _LEFT, _RIGHT, _TOP, _FOOT = 40.0, 14.0, 14.0, 62.0

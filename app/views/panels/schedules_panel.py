@@ -14,9 +14,10 @@ from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel
-from app.views.common.widgets import NO_EDGES, called, command_button, in_row, later, on, push_button
+from app.views.common.widgets import NO_EDGES, called, command_button, in_row, push_button
 from app.views.panels.bar_rows import MARK
 from app.views.panels.schedule_tree import ScheduleTree
+from app.workers.background import later, on
 from checkmate.ir.graph import Graph
 from checkmate.progress import FillState
 

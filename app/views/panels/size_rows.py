@@ -19,7 +19,8 @@ from app.presenters.sizes import (
     reach_words,
 )
 from app.views.common.texts import ElidedLabel
-from app.views.common.widgets import NO_EDGES, command_button, in_column, in_row, label, later, push_button
+from app.views.common.widgets import NO_EDGES, command_button, in_column, in_row, label, push_button
+from app.workers.background import later
 
 BEYOND = 1.25  # how far a slider goes past the size that fits
 

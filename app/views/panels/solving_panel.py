@@ -20,7 +20,8 @@ from app.state.solve import BudgetStanding, Solve
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.plot_style import ScreenPens, color_plot
-from app.views.common.widgets import NO_EDGES, command_button, every, in_row, label, on, push_button
+from app.views.common.widgets import NO_EDGES, command_button, in_row, label, push_button
+from app.workers.background import every, on
 from checkmate.units import byte_unit, format_bytes
 
 _WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought

@@ -17,10 +17,10 @@ from app.presenters.memory_curve import line_in_columns
 from app.state.knowledge import ListedSchedule
 from app.views.common.plot_style import color_text
 from app.views.common.view_models import ViewModels
-from app.views.common.widgets import later
 from app.views.timeline.bands_item import BandsItem
 from app.views.timeline.plot_legend import CurveLegend, Entry
 from app.views.timeline.pointed_plot import PointedPlot
+from app.workers.background import later
 from checkmate.memory.placement import Placement
 from checkmate.units import byte_unit, format_bytes
 

@@ -23,10 +23,10 @@ from app.state.knowledge import ListedSchedule
 from app.theme import mixed
 from app.views.common.plot_style import color_text
 from app.views.common.view_models import ViewModels
-from app.views.common.widgets import later, on
 from app.views.timeline.bands_item import BandsItem
 from app.views.timeline.plot_legend import HEIGHT, CurveLegend, EdgeLines, Entry
 from app.views.timeline.pointed_plot import PointedPlot
+from app.workers.background import later, on
 from checkmate.units import byte_unit, format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}

@@ -35,9 +35,9 @@ from app.state.knowledge import ListedSchedule
 from app.theme import Theme
 from app.views.common.painting import across, down, sized
 from app.views.common.view_models import ViewModels
-from app.views.common.widgets import on
 from app.views.timeline.plot_legend import Entry, legend_lines, legend_metrics, paint_legend
 from app.views.timeline.pointed_plot import around, is_own_key, press, turned
+from app.workers.background import on
 
 _LATER = 105  # of 255: how far the stages to come fade; they must stay readable, above all in the dark theme
 _GRID = 9.0  # pixels of a cell from which on lines separate them

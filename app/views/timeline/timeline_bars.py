@@ -22,7 +22,8 @@ from app.presenters.schedule_rows import shown_name
 from app.presenters.wording import timeline_text
 from app.theme import CurrentTheme
 from app.views.common.texts import ElidedLabel
-from app.views.common.widgets import NO_EDGES, called, command_button, in_row, on, open_below, push_button
+from app.views.common.widgets import NO_EDGES, called, command_button, in_row, open_below, push_button
+from app.workers.background import on
 
 _WAYS = (None, *Grouping)
 

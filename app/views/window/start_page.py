@@ -26,16 +26,8 @@ from app.theme import CurrentTheme
 from app.views.common.painting import ink, sized, smooth
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel, WrappedLabel
-from app.views.common.widgets import (
-    NO_EDGES,
-    called,
-    command_button,
-    every,
-    in_column,
-    in_row,
-    label,
-    push_button,
-)
+from app.views.common.widgets import NO_EDGES, called, command_button, in_column, in_row, label, push_button
+from app.workers.background import every
 from checkmate.catalog.samples import SAMPLES, ShownSample, shown_samples
 
 _WIDE, _NARROW, _BESIDE = 940, 560, 12  # pixels

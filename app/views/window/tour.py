@@ -8,8 +8,9 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.presenters.start import STOPS, TRIED, Place, words_of
-from app.views.common.widgets import in_column, in_row, label, later
+from app.views.common.widgets import in_column, in_row, label
 from app.views.window.base_window import BaseWindow
+from app.workers.background import later
 from checkmate.catalog.samples import shown_samples
 
 _WORDS = 308  # pixels a line of the card's words
