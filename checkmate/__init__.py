@@ -18,54 +18,51 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from checkmate.errors import CheckmateError
-    from checkmate.frontiers.summary import TradeOff
-    from checkmate.ir import (
-        CheckReport,
-        Graph,
-        GraphBuilder,
-        Schedule,
-        SolveResult,
-        SolveStatus,
-        Timeline,
-        VerificationReport,
-    )
-    from checkmate.largest.of_model import LargestBatch
-    from checkmate.planning import (
-        certify,
-        check_certificate,
-        check_schedule,
-        export,
-        export_within,
-        keep_everything_peak,
-        known_minimum,
-        least_memory,
-        profile,
-        resolve_budget,
-        run,
-        verify,
-    )
-    from checkmate.planning.graph_info import GraphInfo
-    from checkmate.python_api import (
-        frontier,
-        info,
-        max_batch,
-        plan,
-        read_graph,
-        read_schedule,
-        report,
-        solve,
-        sweep,
-        write_graph,
-        write_matrices,
-        write_schedule,
-    )
-    from checkmate.request import ModelRequest
-    from checkmate.solvers.constraints import Constraints
-    from checkmate.solvers.portfolio.least_memory import LeastMemory
-    from checkmate.solvers.problem import SolveOptions
-    from checkmate.training.api import rematerialize, rematerialize_function, train_step
-    from checkmate.units import Budget, parse_budget
+    from checkmate.errors import CheckmateError as CheckmateError
+    from checkmate.frontiers.summary import TradeOff as TradeOff
+    from checkmate.ir import CheckReport as CheckReport
+    from checkmate.ir import Graph as Graph
+    from checkmate.ir import GraphBuilder as GraphBuilder
+    from checkmate.ir import Schedule as Schedule
+    from checkmate.ir import SolveResult as SolveResult
+    from checkmate.ir import SolveStatus as SolveStatus
+    from checkmate.ir import Timeline as Timeline
+    from checkmate.ir import VerificationReport as VerificationReport
+    from checkmate.largest.of_model import LargestBatch as LargestBatch
+    from checkmate.planning import certify as certify
+    from checkmate.planning import check_certificate as check_certificate
+    from checkmate.planning import check_schedule as check_schedule
+    from checkmate.planning import export as export
+    from checkmate.planning import export_within as export_within
+    from checkmate.planning import keep_everything_peak as keep_everything_peak
+    from checkmate.planning import known_minimum as known_minimum
+    from checkmate.planning import least_memory as least_memory
+    from checkmate.planning import profile as profile
+    from checkmate.planning import resolve_budget as resolve_budget
+    from checkmate.planning import run as run
+    from checkmate.planning import verify as verify
+    from checkmate.planning.graph_info import GraphInfo as GraphInfo
+    from checkmate.python_api import frontier as frontier
+    from checkmate.python_api import info as info
+    from checkmate.python_api import max_batch as max_batch
+    from checkmate.python_api import plan as plan
+    from checkmate.python_api import read_graph as read_graph
+    from checkmate.python_api import read_schedule as read_schedule
+    from checkmate.python_api import report as report
+    from checkmate.python_api import solve as solve
+    from checkmate.python_api import sweep as sweep
+    from checkmate.python_api import write_graph as write_graph
+    from checkmate.python_api import write_matrices as write_matrices
+    from checkmate.python_api import write_schedule as write_schedule
+    from checkmate.request import ModelRequest as ModelRequest
+    from checkmate.solvers.constraints import Constraints as Constraints
+    from checkmate.solvers.portfolio.least_memory import LeastMemory as LeastMemory
+    from checkmate.solvers.problem import SolveOptions as SolveOptions
+    from checkmate.training.api import rematerialize as rematerialize
+    from checkmate.training.api import rematerialize_function as rematerialize_function
+    from checkmate.training.api import train_step as train_step
+    from checkmate.units import Budget as Budget
+    from checkmate.units import parse_budget as parse_budget
 
 __version__ = "0.1.0"
 
@@ -95,53 +92,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "Budget",
-    "CheckReport",
-    "CheckmateError",
-    "Constraints",
-    "Graph",
-    "GraphBuilder",
-    "GraphInfo",
-    "LargestBatch",
-    "LeastMemory",
-    "ModelRequest",
-    "Schedule",
-    "SolveOptions",
-    "SolveResult",
-    "SolveStatus",
-    "Timeline",
-    "TradeOff",
-    "VerificationReport",
-    "certify",
-    "check_certificate",
-    "check_schedule",
-    "export",
-    "export_within",
-    "frontier",
-    "info",
-    "keep_everything_peak",
-    "known_minimum",
-    "least_memory",
-    "max_batch",
-    "parse_budget",
-    "plan",
-    "profile",
-    "read_graph",
-    "read_schedule",
-    "rematerialize",
-    "rematerialize_function",
-    "report",
-    "resolve_budget",
-    "run",
-    "solve",
-    "sweep",
-    "train_step",
-    "verify",
-    "write_graph",
-    "write_matrices",
-    "write_schedule",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -152,4 +103,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from checkmate.backends.jax.exported import JaxExport
-    from checkmate.backends.jax.report import JaxReport
-    from checkmate.training.jax_function import export, profile, rematerialize
-    from checkmate.training.jax_keras import report_of
+    from checkmate.backends.jax.exported import JaxExport as JaxExport
+    from checkmate.backends.jax.report import JaxReport as JaxReport
+    from checkmate.training.jax_function import export as export
+    from checkmate.training.jax_function import profile as profile
+    from checkmate.training.jax_function import rematerialize as rematerialize
+    from checkmate.training.jax_keras import report_of as report_of
 
 _HOMES = {
     "JaxExport": "checkmate.backends.jax.exported",
@@ -23,7 +25,7 @@ _HOMES = {
     "report_of": "checkmate.training.jax_keras",
 }
 
-__all__ = ["JaxExport", "JaxReport", "export", "profile", "rematerialize", "report_of"]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

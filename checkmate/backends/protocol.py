@@ -325,12 +325,10 @@ class BudgetSolver(Protocol):
     """Solves for a budget in requested bytes."""
 
     @property
-    def report(self) -> Report:
-        """Take the progress."""
+    def report(self) -> Report: ...
 
     @property
-    def cancelled(self) -> Cancelled:
-        """Say whether the user wants to stop."""
+    def cancelled(self) -> Cancelled: ...
 
     def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
         """Solve; raise a BudgetBelowMinimumError where one op needs more."""

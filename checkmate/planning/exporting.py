@@ -68,20 +68,15 @@ class StepPlanning:
 
     def as_given(self, allowed: int, *, to_write: bool) -> Fitted:
         """Measure or compile the supplied schedule as it is; what is to be written is arranged first."""
-        result = self._supplied
-        notes: tuple[str, ...] = ()
-        if self._compiled is not None:
-            return self._compiled_as_given(result, allowed)
+        result, notes = self.step.supplied, tuple[str, ...]()
+        assert result is not None
+        if isinstance(self.step, CompiledStep):
+            return self._compiled_as_given(self.step, result, allowed)
         assert isinstance(self.step, MeteredStep)
         if to_write:
             result, notes = self._arranged(self.step, result, allowed)
         found = self.step.measure(result)
         return replace(found, notes=(*notes, *found.notes))
-
-    @property
-    def _supplied(self) -> SolveResult:
-        assert self.step.supplied is not None
-        return self.step.supplied
 
     def _arranged(
         self, step: MeteredStep, result: SolveResult, allowed: int
@@ -98,9 +93,9 @@ class StepPlanning:
             return result, ()
         return found, replaced_note(result, found, allowed)
 
-    def _compiled_as_given(self, result: SolveResult, allowed: int) -> Fitted:
-        assert isinstance(self.step, CompiledStep) and self._compiled is not None
-        return self.step.fitted(self._compiled.as_given(result, allowed), result)
+    def _compiled_as_given(self, step: CompiledStep, result: SolveResult, allowed: int) -> Fitted:
+        assert self._compiled is not None
+        return step.fitted(self._compiled.as_given(result, allowed), result)
 
     def fit(self, goal: int, allowed: int, *, first: bool) -> Fitted:
         """Find a schedule that shows at most ``goal`` bytes.
@@ -127,7 +122,7 @@ class StepPlanning:
     def _fit_compiled(self, step: CompiledStep, goal: int, supplied: SolveResult | None) -> Fitted:
         assert self._compiled is not None
         if supplied is not None:
-            given = self._compiled_as_given(supplied, goal)
+            given = self._compiled_as_given(step, supplied, goal)
             if given.expected_bytes <= goal:
                 return given
         found = self._compiled.fit(goal)

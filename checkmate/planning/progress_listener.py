@@ -22,17 +22,14 @@ class Following(Listener):
         self._report, self._cancelled = report, cancelled
 
     def preparing(self, sentence: str) -> None:
-        """Report what is done before the search begins."""
         self._report(Progress("prepare", message=sentence))
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Report a better schedule."""
         extra, again = format_overhead(cost, self._base_cost), len(steps) - self._ops
         sentence = f"best so far {extra}, {again} recomputation{'s' * (again != 1)}"
         self._report(Progress("solve", message=sentence))
 
     def cancelled(self) -> bool:
-        """Return whether the user wants to stop."""
         return self._cancelled()
 
 
@@ -50,12 +47,10 @@ class UntilSettled(Following):
         self._mark, self._marked = math.inf, math.inf  # the cost at the last such gain, and when it was
 
     def preparing(self, sentence: str) -> None:
-        """Report what is done before the search begins, which is not waiting."""
         super().preparing(sentence)
-        self._marked = time.monotonic()
+        self._marked = time.monotonic()  # preparing is not waiting
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Report a better schedule."""
         super().incumbent(steps, cost)
         self._cost = min(self._cost, cost)
         if cost <= self._mark - self._gain:
@@ -65,37 +60,24 @@ class UntilSettled(Following):
         self._bound = max(self._bound, lower_bound)
 
     def cancelled(self) -> bool:
-        """Return whether the user wants to stop, or the solve has settled."""
         if super().cancelled():
             return True
         proved = self._cost - self._bound <= self._gain
         return proved or (self._cost < math.inf and time.monotonic() - self._marked > self._patience_s)
 
 
-class FollowingMemory(Listener):
-    """Reports what a search for the least memory finds. It tells the search when the user cancels."""
+class FollowingMemory(Following):
+    """Reports what a search for the least memory finds, and tells it when the user cancels."""
 
-    def __init__(self, graph: Graph, report: Report, cancelled: Cancelled) -> None:
-        self._base_cost, self._report, self._cancelled = graph.base_cost, report, cancelled
-        self._peak, self._bound = 0, 0
-
-    def preparing(self, sentence: str) -> None:
-        """Report what is done before the search begins."""
-        self._report(Progress("prepare", message=sentence))
+    _peak, _bound = 0, 0
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        """Report a schedule with a smaller peak."""
         self._peak = peak_bytes
         self._tell(f", {format_overhead(cost, self._base_cost)}")
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        """Report a larger lower bound."""
         self._bound = lower_bound_bytes
         self._tell()
-
-    def cancelled(self) -> bool:
-        """Return whether the user wants to stop."""
-        return self._cancelled()
 
     def _tell(self, cost: str = "") -> None:
         sentence = f"least so far {format_bytes(self._peak)}{cost}; none below {format_bytes(self._bound)}"

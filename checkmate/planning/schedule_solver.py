@@ -30,7 +30,7 @@ class ScheduleSolver:
     """A solver with its options and constraints.
 
     ``counted``: ``auto`` counts moves instead of seconds, so that a graph and a budget give the same schedule
-    again. Else a solve ends when it has settled (``UntilSettled``).
+    again, on a busy machine too. Else a solve ends when it has settled (``UntilSettled``).
     """
 
     name: str
@@ -48,25 +48,38 @@ class ScheduleSolver:
         start: Schedule | None = None,
         seconds: float | None = None,
     ) -> SolveResult:
-        """Solve for a budget in requested bytes.
-
-        ``start``: a schedule to begin with. ``seconds``: the time limit, where that is less than the
-        options'.
-        """
+        """Solve for requested bytes, in ``seconds`` or the options' time limit, if that is less."""
         limit = self.options.time_limit_s if seconds is None else min(seconds, self.options.time_limit_s)
         options = replace(self.options, time_limit_s=limit, start=start or self.options.start)
         if self.counted:
             heard = Following(graph, self.report, self.cancelled)
             if self.name == "auto" and options.moves is None:
-                limits = self.constraints
-                return solve_counted(graph, budget_bytes, options=options, listener=heard, constraints=limits)
+                return self._solve_counted(graph, budget_bytes, options, heard)
         else:
             heard = UntilSettled(graph, self.report, self.cancelled, _PATIENCE_SHARE * limit)
             compile_first(heard.preparing, self.cancelled)  # the limit is for the search alone
+        return self._solved(self.name, graph, budget_bytes, options, heard)
+
+    def _solve_counted(
+        self, graph: Graph, budget_bytes: int, options: SolveOptions, heard: Listener
+    ) -> SolveResult:
+        """Make about as many moves as the limit has time for; only a far slower machine meets the limit.
+
+        Where they find nothing, ``auto`` is asked, which also proves that there is none.
+        """
+        moves = max(1, min(int(options.time_limit_s * _PER_SECOND / graph.n), _PER_PAIR * graph.n**2))
+        found = self._solved("local-search", graph, budget_bytes, replace(options, moves=moves), heard)
+        return (
+            found if found.schedule is not None else self._solved("auto", graph, budget_bytes, options, heard)
+        )
+
+    def _solved(
+        self, name: str, graph: Graph, budget_bytes: int, options: SolveOptions, heard: Listener
+    ) -> SolveResult:
         return solve(
             graph,
             budget_bytes,
-            solver=self.name,
+            solver=name,
             options=options,
             listener=heard,
             constraints=self.constraints,
@@ -107,87 +120,29 @@ class ScheduleSolver:
         return run_once_bound(constrained(graph, self.constraints or Constraints())).bytes
 
     def in_segments(self, graph: Graph, found: SolveResult) -> SolveResult:
-        """Return a schedule that XLA makes more of, or ``found``.
+        """Return a schedule of whole segments within the same budget, or ``found``.
 
-        A solver that was named is taken at its word.
+        Each run of recomputations waits for what comes before it, and XLA fuses nothing across that.
+        ``chain`` recomputes whole segments at once, so it has few runs. A GPT within 30 % of its temporaries,
+        compiled for an H200, took 6,560 MiB and moved a tenth fewer bytes than by the general search; an
+        MLP-Mixer within 45 %, on a CPU, took 8 % more time and not 29 %. It is taken where it costs hardly
+        more than ``found``; what was proved there holds for it, if under the same assumptions. A solver that
+        was named is taken at its word.
         """
-        if self.name != "auto":
+        if self.name != "auto" or found.cost is None or found.schedule is None:
+            return found
+        if not found.schedule.recomputations:
             return found
         heard = Following(graph, self.report, self.cancelled)
-        return in_segments(graph, found, options=self.options, listener=heard, constraints=self.constraints)
+        whole = self._solved("chain", graph, found.budget_bytes, self.options, heard)
+        if whole.cost is None or whole.cost > (1 + _WORTH) * found.cost:
+            return found
+        if found.assumptions != whole.assumptions:  # what was proved under others need not hold for it
+            return whole
+        return replace(whole, lower_bound=found.lower_bound)
 
     def whole_segments(self, graph: Graph, budget_bytes: int) -> Sequence[SolveResult]:
         """Return schedules that recompute all between checkpoints, the cheapest first."""
         if self.name != "auto" or not (self.constraints is None or self.constraints.is_empty):
             return ()
         return whole_segments(graph, budget_bytes)
-
-
-def solve_counted(
-    graph: Graph,
-    budget_bytes: int,
-    *,
-    options: SolveOptions,
-    listener: Listener,
-    constraints: Constraints | None = None,
-) -> SolveResult:
-    """Return the schedule that counted moves find within a budget.
-
-    The same graph and budget give the same schedule, on a busy machine too. It makes about as many moves as
-    the time limit has room for; only on a machine that is far slower does the limit itself end it. Where it
-    finds nothing, ``auto`` is asked, which also proves that there is none.
-
-    Raises:
-        As ``solve``.
-    """
-    moves = max(1, min(int(options.time_limit_s * _PER_SECOND / graph.n), _PER_PAIR * graph.n**2))
-    counted = replace(options, moves=moves)
-    found = solve(
-        graph,
-        budget_bytes,
-        solver="local-search",
-        options=counted,
-        listener=listener,
-        constraints=constraints,
-    )
-    if found.schedule is not None:
-        return found
-    return solve(
-        graph, budget_bytes, solver="auto", options=options, listener=listener, constraints=constraints
-    )
-
-
-def in_segments(
-    graph: Graph,
-    found: SolveResult,
-    *,
-    options: SolveOptions,
-    listener: Listener | None = None,
-    constraints: Constraints | None = None,
-) -> SolveResult:
-    """Return a schedule of whole segments within the same budget, or ``found``.
-
-    Each run of recomputations waits for what comes before it, and XLA fuses nothing across that. ``chain``
-    recomputes whole segments at once, so it has few runs. A GPT within 30 % of its temporaries, compiled for
-    an H200, took 6,560 MiB and moved a tenth fewer bytes than by the general search; an MLP-Mixer within 45
-    %, on a CPU, took 8 % more time and not 29 %. It is taken where it costs hardly more than ``found``. What
-    was proved there holds for it, if under the same assumptions.
-
-    Raises:
-        As ``solve``.
-    """
-    if found.schedule is None or not found.schedule.recomputations or found.cost is None:
-        return found
-    whole = solve(
-        graph,
-        found.budget_bytes,
-        solver="chain",
-        options=options,
-        listener=listener,
-        constraints=constraints,
-    )
-    if whole.cost is None or whole.cost > (1 + _WORTH) * found.cost:
-        return found
-    if found.assumptions != whole.assumptions:  # what was proved under others need not hold for it
-        return whole
-    return replace(whole, lower_bound=found.lower_bound)

@@ -26,7 +26,7 @@ from checkmate.backends.protocol import CostsWanted, backend_here
 from checkmate.catalog.model_names import require_named
 from checkmate.formats.files import require_output_folder
 from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, VerificationReport
+from checkmate.ir.result import VerificationReport
 from checkmate.planning.exporting import RunOutcome, StepPlanning, exported, exported_within, verified
 from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.progress import Cancelled, Report, never
@@ -104,11 +104,8 @@ def verify(
         OtherStepError: ``graph`` is not this model's. StepTooLargeError: the scheduled step does not fit.
         UsageError: an argument cannot be read.
     """
-    with (
-        _scheduled(model, graph, result, target, allow_code) as (request, read, solved),
-        progress_line(quiet=quiet, report=report) as told,
-    ):
-        return verified(_of_file(request, read, solved, told, cancelled), _given(budget))
+    with _planning(model, graph, result, target, allow_code, report, quiet, cancelled) as planning:
+        return verified(planning, _given(budget))
 
 
 def export(
@@ -134,12 +131,7 @@ def export(
         OtherStepError, StepTooLargeError, UsageError: as ``verify``.
     """
     folder = Path(directory)
-    with (
-        _scheduled(model, graph, result, target, allow_code) as (request, read, solved),
-        progress_line(quiet=quiet, report=report) as told,
-    ):
-        require_output_folder(folder)
-        planning = _of_file(request, read, solved, told, cancelled)
+    with _planning(model, graph, result, target, allow_code, report, quiet, cancelled, folder) as planning:
         return exported(planning, _given(budget), folder)
 
 
@@ -169,44 +161,39 @@ def export_within(
         ``run``.
     """
     folder = Path(directory)
-    with (
-        _scheduled(model, graph, first, target, allow_code) as (request, read, solved),
-        progress_line(quiet=quiet, report=report) as told,
-    ):
-        require_output_folder(folder)
-        planning = _of_file(request, read, solved, told, cancelled, options, constraints)
+    with _planning(
+        model, graph, first, target, allow_code, report, quiet, cancelled, folder, options, constraints
+    ) as planning:
         return exported_within(planning, step_budget_of(budget), folder)
 
 
-def _of_file(
-    request: ModelRequest,
-    graph: Graph,
-    result: SolveResult,
-    report: Report,
-    cancelled: Cancelled,
-    options: SolveOptions | None = None,
-    constraints: Constraints | None = None,
-) -> StepPlanning:
-    backend = backend_here()
-    chosen = options or SolveOptions(time_limit_s=backend.attempt_s)
-    solver = ScheduleSolver("auto", chosen, report, cancelled, constraints, backend.counted)
-    return StepPlanning(backend.step_of_file(request, graph, result, report, cancelled), solver)
-
-
 @contextmanager
-def _scheduled(
+def _planning(
     model: ModelLike,
     graph: GraphLike,
     result: ResultLike,
     target: Target | str | None,
     allow_code: bool | None,
-) -> Iterator[tuple[ModelRequest, Graph, SolveResult]]:
-    """Yield the request for a graph's step, the graph and its schedule."""
+    report: Report | None,
+    quiet: bool,
+    cancelled: Cancelled,
+    folder: Path | None = None,
+    options: SolveOptions | None = None,
+    constraints: Constraints | None = None,
+) -> Iterator[StepPlanning]:
+    """Yield the planning of the step that ``graph`` was profiled from, with a schedule for it."""
     read = graph_of(graph)
     with as_request(model, target=target, allow_code=allow_code) as named:
         request = named if isinstance(model, ModelRequest) else request_for(named, read)
         require_named(request)
-        yield request, read, result_of(result, read)
+        solved = result_of(result, read)
+        with progress_line(quiet=quiet, report=report) as told:
+            if folder is not None:
+                require_output_folder(folder)
+            backend = backend_here()
+            chosen = options or SolveOptions(time_limit_s=backend.attempt_s)
+            solver = ScheduleSolver("auto", chosen, told, cancelled, constraints, backend.counted)
+            yield StepPlanning(backend.step_of_file(request, read, solved, told, cancelled), solver)
 
 
 def run(

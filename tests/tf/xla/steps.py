@@ -18,8 +18,8 @@ from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.planning.schedule_solver import solve_counted
-from checkmate.solvers.problem import Listener, SolveOptions
+from checkmate.planning.schedule_solver import ScheduleSolver
+from checkmate.solvers.problem import SolveOptions
 from tests.tf.xla.networks import NETWORKS
 
 
@@ -44,8 +44,8 @@ def solved(name: str, share: float, policy: str = "float32") -> Schedule:
     graph = traced(name, policy)[0].graph
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes
     budget = graph.fixed_bytes + int(share * (everything - graph.fixed_bytes))
-    options = SolveOptions(time_limit_s=5)
-    found = solve_counted(graph, budget, options=options, listener=Listener()).schedule
+    solver = ScheduleSolver("auto", SolveOptions(time_limit_s=5), counted=True)
+    found = solver.solve(graph, budget).schedule
     assert found is not None
     return found
 

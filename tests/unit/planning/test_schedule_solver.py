@@ -16,14 +16,15 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.planning import keep_everything_peak, known_minimum, solve
-from checkmate.planning.schedule_solver import ScheduleSolver, in_segments, solve_counted
+from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.solvers.baselines import whole_segments
 from checkmate.solvers.constraints import Constraints
-from checkmate.solvers.problem import Listener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from tests.generated_graphs import random_layered
 from tests.graphs_strategies import random_graph, training_chain
 
 QUICK = SolveOptions(time_limit_s=1)
+SOLVER = ScheduleSolver("auto", QUICK, counted=True)
 BUDGETS = (120, 160, 200)
 
 
@@ -33,7 +34,7 @@ def long_chain() -> Graph:
 
 
 def general(graph: Graph, budget: int) -> SolveResult:
-    return solve_counted(graph, budget, options=QUICK, listener=Listener())
+    return SOLVER.solve(graph, budget)
 
 
 def runs(result: SolveResult) -> int:
@@ -46,7 +47,7 @@ def runs(result: SolveResult) -> int:
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_it_costs_hardly_more_and_keeps_the_budget_and_the_bound(long_chain: Graph, budget: int) -> None:
     before = general(long_chain, budget)
-    found = in_segments(long_chain, before, options=QUICK)
+    found = SOLVER.in_segments(long_chain, before)
     assert before.cost is not None and found.cost is not None
     assert found.cost <= 1.02 * before.cost
     assert (found.lower_bound, found.assumptions) == (before.lower_bound, before.assumptions)
@@ -57,14 +58,14 @@ def test_a_bound_under_other_assumptions_is_not_taken_over(long_chain: Graph) ->
     before = general(long_chain, 160)
     assert before.cost is not None
     ordered = replace(before, assumptions=("given order",), lower_bound=before.cost)
-    found = in_segments(long_chain, ordered, options=QUICK)
+    found = SOLVER.in_segments(long_chain, ordered)
     assert found.solver == "chain" and found.assumptions == ()
     assert found.lower_bound == long_chain.base_cost
 
 
 def test_a_chain_is_recomputed_in_fewer_runs(long_chain: Graph) -> None:
     before = [general(long_chain, budget) for budget in BUDGETS]
-    found = [in_segments(long_chain, each, options=QUICK) for each in before]
+    found = [SOLVER.in_segments(long_chain, each) for each in before]
     assert "chain" in {each.solver for each in found}
     assert sum(map(runs, found)) <= sum(map(runs, before))
 
@@ -73,16 +74,16 @@ def test_constraints_are_kept(long_chain: Graph) -> None:
     op = long_chain.ops[3].name
     kept = Constraints(never_recompute=(op,))
     before = solve(long_chain, 220, solver="local-search", options=QUICK, constraints=kept)
-    found = in_segments(long_chain, before, options=QUICK, constraints=kept)
+    found = replace(SOLVER, constraints=kept).in_segments(long_chain, before)
     assert found.require_schedule().recomputations
     assert found.require_schedule().steps.tolist().count(3) == 1
 
 
 def test_what_recomputes_nothing_or_has_no_schedule_stays(long_chain: Graph) -> None:
     plain = general(long_chain, 10_000)
-    assert in_segments(long_chain, plain, options=QUICK) is plain
+    assert SOLVER.in_segments(long_chain, plain) is plain
     none = solve(long_chain, 1, options=QUICK)
-    assert none.status is SolveStatus.INFEASIBLE and in_segments(long_chain, none, options=QUICK) is none
+    assert none.status is SolveStatus.INFEASIBLE and SOLVER.in_segments(long_chain, none) is none
 
 
 def test_whole_segments_are_recomputed_at_once_within_the_budget(long_chain: Graph) -> None:
