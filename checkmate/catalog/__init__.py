@@ -1,4 +1,1 @@
-"""List samples, zoo models and bundled files by name.
-
-None of it needs TensorFlow.
-"""
+"""Lists of samples, zoo models, cards and bundled files, without TensorFlow."""

@@ -1,8 +1,6 @@
 """Find the bundled files: fonts, icons, profiled graphs, licences.
 
-In the project they are in ``resources/``. The package has them as ``checkmate/resources``: a link in a
-checkout, real files in a wheel. So one way of reading works for a checkout, an editable install and a
-wheel.
+``checkmate/resources`` is a link to ``resources/`` in a checkout, real files in a wheel.
 """
 
 from __future__ import annotations
@@ -15,17 +13,13 @@ _GRAPH = ".graph"
 
 
 def resource(*parts: str) -> Traversable:
-    """Return the bundled file or folder at ``parts``.
-
-    For example ``resource("fonts", "LICENSE-Inter.txt")``.
-    """
+    """Return the bundled file or folder at ``parts``, such as ``resource("fonts", "LICENSE-Inter.txt")``."""
     return files("checkmate").joinpath("resources", *parts)
 
 
 def contents(folder: str, ending: str) -> list[Traversable]:
-    """Return the files of the bundled ``folder`` that end in ``ending``.
-
-    They are sorted by name; empty where there is no such folder.
+    """Return the files of the bundled ``folder`` that end in ``ending``, by name; none where there is no such
+    folder.
     """
     there = resource(folder)
     found = there.iterdir() if there.is_dir() else iter(())
@@ -33,7 +27,6 @@ def contents(folder: str, ending: str) -> list[Traversable]:
 
 
 def graph_files() -> list[Path]:
-    """Return the files of the bundled graphs, by name."""
     return [_on_disk(entry) for entry in contents("graphs", ".json.gz")]
 
 
@@ -43,7 +36,6 @@ def graph_name(path: Path) -> str:
 
 
 def find_graph(name: str) -> Path | None:
-    """Return the file of the bundled graph called ``name``, if there is one."""
     return next((path for path in graph_files() if graph_name(path) == name), None)
 
 

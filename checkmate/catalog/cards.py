@@ -1,9 +1,8 @@
-"""The memory and the speed of common graphics cards.
+"""The memory and the speed of common graphics cards (``resources/tables/cards.json``).
 
-The table is in ``resources/tables/cards.json``. Memory, bandwidth and operations are what the maker's data
-sheet says, dense (without sparsity), with accumulation in float32. A part of the memory is never there for a
-training step: error correction, the driver, CUDA and TensorFlow hold it. ``reserve_bytes`` is an estimate of
-that part: of a T4's 16 GiB, TensorFlow's log offers 13.4 GiB.
+Figures are what the maker's data sheet says, dense (without sparsity), with accumulation in float32.
+``reserve_bytes`` is an estimate of what error correction, the driver, CUDA and TensorFlow hold: of a T4's 16
+GiB, TensorFlow's log offers 13.4 GiB.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ _GIB, _GIGA, _TERA = 2**30, 1e9, 1e12
 
 @dataclass(frozen=True)
 class Card:
-    """One card: its memory in bytes, and its peaks per second.
+    """One card: its memory in bytes, and its peaks per second: bytes moved, and floating-point operations.
 
-    ``bandwidth``: bytes moved. ``vector``, ``matrix``, ``half``: floating-point operations. ``matrix`` is of
-    products and convolutions of float32 values; they are in TF32 where the card has it, TensorFlow's default.
-    ``half`` is the same of float16 and bfloat16 values, ``vector`` of everything else.
+    ``matrix`` is of products and convolutions of float32 values; they are in TF32 where the card has it,
+    TensorFlow's default. ``half`` is the same of float16 and bfloat16 values, ``vector`` of everything else.
     """
 
     name: str
@@ -40,16 +38,12 @@ class Card:
 
 @dataclass(frozen=True)
 class CardSize:
-    """A size of memory, and common cards that have it."""
-
     memory_bytes: int
     cards: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Cards:
-    """Common sizes of cards by rising memory, and what a step cannot use."""
-
     reserve_bytes: int
     sizes: tuple[CardSize, ...]
 
@@ -59,12 +53,10 @@ class Cards:
 
 
 def card_models() -> tuple[Card, ...]:
-    """Return the common cards by rising memory."""
     return tuple(_card(row) for row in _table()["cards"])
 
 
 def common_cards() -> Cards:
-    """Return the common cards' sizes of memory."""
     groups = groupby(card_models(), lambda card: card.memory_bytes)
     sizes = (CardSize(memory, tuple(card.name for card in cards)) for memory, cards in groups)
     return Cards(_table()["reserve_bytes"], tuple(sizes))
@@ -87,13 +79,7 @@ def _card(row: dict[str, Any]) -> Card:
 
 
 def cards_called(names: Sequence[str]) -> tuple[Card, ...]:
-    """Return the cards that ``names`` mean; all if there is no name.
-
-    They come by rising memory. A name is a card's, or else a part of it. Case does not matter.
-
-    Raises:
-        UsageError: a name fits no card.
-    """
+    """Return the cards that ``names``, or parts of names, mean, by rising memory; all if there is no name."""
     cards = card_models()
     chosen: set[Card] = set()
     for name in (name.strip().lower() for name in names):

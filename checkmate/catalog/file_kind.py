@@ -34,10 +34,7 @@ _FOREIGN = (
 
 
 def begins_as_model(path: Path) -> bool:
-    """Return whether the file begins as models do, and as no graph does.
-
-    They may be models of other libraries.
-    """
+    """Return whether the file begins as models, perhaps of other libraries, do, and as no graph does."""
     try:
         with path.open("rb") as file:
             return file.read(8).startswith((_HDF5_SIGNATURE, b"PK", b"\x80"))
@@ -46,12 +43,8 @@ def begins_as_model(path: Path) -> bool:
 
 
 def model_file_kind(path: Path) -> str:
-    """Return the kind of model file: ``.keras`` or ``.h5``.
-
-    ``.keras`` is a zip archive with a ``config.json`` of a Keras model; ``.h5`` is an HDF5 file.
-
-    Raises:
-        UnsupportedFormatError: it is something else. ModelReadError: it cannot be read, or is damaged.
+    """Return ``.keras`` (a zip archive with the ``config.json`` of a Keras model) or ``.h5``; raise for other
+    content.
     """
     if path.is_dir():
         raise UnsupportedFormatError(
@@ -79,11 +72,6 @@ def model_file_kind(path: Path) -> str:
 
 
 def keras_config(path: Path) -> dict[str, object]:
-    """Return the ``config.json`` of a ``.keras`` archive.
-
-    Raises:
-        ModelReadError: the archive is damaged. UnsupportedFormatError: it has no such file.
-    """
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -115,10 +103,7 @@ def _require_keras_archive(path: Path) -> None:
 
 
 def _require_plain_archive(path: Path, archive: zipfile.ZipFile) -> None:
-    """Raise where a part is written outside, or is far too large.
-
-    A part is far too large if it is far larger than its archive.
-    """
+    """Raise where a part would be written outside, or is far larger than its archive."""
     for part in archive.infolist():
         if part.filename.startswith(("/", "\\")) or ".." in part.filename.replace("\\", "/").split("/"):
             raise ModelReadError(

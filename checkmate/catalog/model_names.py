@@ -1,7 +1,4 @@
-"""Check what a request names without importing TensorFlow.
-
-Importing it takes seconds.
-"""
+"""Check what a request names without importing TensorFlow, which takes seconds."""
 
 from __future__ import annotations
 
@@ -23,13 +20,7 @@ _MOST_NAMED = 4  # functions, in a hint
 
 
 def require_named(request: ModelRequest) -> None:
-    """Refuse a request that cannot be met, as far as names tell.
-
-    Raises:
-        LoadError: its model names nothing that is here. UnsafeModelError: it would run code. UsageError: a
-        size is
-            wrong, or an option does not fit. UnsupportedFormatError, ModelReadError: the file is no model.
-    """
+    """Refuse a request that cannot be met, as far as names tell."""
     _require_sizes(request)
     spec = request.model
     if not is_built_here(spec):
@@ -45,9 +36,8 @@ def require_named(request: ModelRequest) -> None:
 
 
 def is_built_here(spec: str) -> bool:
-    """Tell whether ``spec`` is code to build a model by, not a file.
-
-    A sample's name wins over a file called the same.
+    """Tell whether ``spec`` is code to build a model by, not a file. A sample's name wins over a file called
+    the same.
     """
     by_name = spec.startswith(APPLICATIONS) or find_sample(spec) is not None or is_in_zoo(spec)
     return by_name or ".py:" in spec
@@ -63,11 +53,6 @@ def is_in_zoo(spec: str) -> bool:
 
 
 def require_application(name: str, known: Sequence[str]) -> None:
-    """Raise unless ``name`` is among the architectures ``known``.
-
-    Raises:
-        LoadError: it is not.
-    """
     if name in known:
         return
     by_lower = {each.lower(): each for each in known}
@@ -77,11 +62,6 @@ def require_application(name: str, known: Sequence[str]) -> None:
 
 
 def require_zoo_model(name: str) -> None:
-    """Raise unless the zoo has ``name``.
-
-    Raises:
-        LoadError: it has not.
-    """
     if find_zoo_model(name) is None:
         names = [model.name for model in ZOO]
         close = get_close_matches(name, names, n=1)
@@ -90,11 +70,6 @@ def require_zoo_model(name: str) -> None:
 
 
 def require_code(spec: str, *, allow_code: bool) -> None:
-    """Refuse code whose file is not there, or that may not be run.
-
-    Raises:
-        LoadError: it is not there. UnsafeModelError: it may not.
-    """
     file_name = spec.rpartition(":")[0]
     if not Path(file_name).is_file():
         raise LoadError(
@@ -166,10 +141,7 @@ def _suggest(spec: str) -> str:
 
 
 def _application_names() -> list[str]:
-    """Return the architectures that the installed Keras lists.
-
-    They are read from its source; empty where the source has another form.
-    """
+    """Return the architectures that the installed Keras's source lists; none where it has another form."""
     keras = importlib.util.find_spec("keras")
     if keras is None or keras.origin is None:
         return []

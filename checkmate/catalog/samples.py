@@ -1,7 +1,7 @@
 """The sample models by name, and what the start page shows of the bundled graphs.
 
-``checkmate.models.sample_networks`` builds the models in code, and ``python -m resources.make_samples`` made
-the table of the graphs, so that neither TensorFlow nor numpy is needed here.
+``python -m resources.make_samples`` made the table of the graphs: neither TensorFlow nor numpy is needed
+here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from checkmate.catalog.bundled import resource
 
 @dataclass(frozen=True)
 class Sample:
-    """Describe one sample model.
-
-    ``input_shape``: without the batch; ``--input-shape`` may replace it. ``batch_size``: what a laptop trains
-    in about a second per step and half a gigabyte.
+    """``input_shape``: without the batch. ``batch_size``: what a laptop trains in about a second and half a
+    gigabyte.
     """
 
     name: str
@@ -27,7 +25,6 @@ class Sample:
     batch_size: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sample as a row of ``checkmate list models --json``."""
         return {
             "name": self.name,
             "description": self.description,
@@ -49,7 +46,6 @@ SAMPLES: tuple[Sample, ...] = (
 
 
 def find_sample(name: str) -> Sample | None:
-    """Return the sample called ``name``, if there is one."""
     return next((sample for sample in SAMPLES if sample.name == name), None)
 
 
@@ -59,12 +55,10 @@ _LISTS = ("plain_bytes", "kept_bytes", "steps")
 
 @dataclass(frozen=True)
 class ShownSample:
-    """A bundled graph: what it shows, and two of its memory curves.
+    """A bundled graph: what it shows, and two of its memory curves, in live bytes per step.
 
-    ``graph`` is its name, as commands accept it; ``shows`` says in a sentence or two what is to be seen.
-    ``plain_bytes`` are the live bytes of each step that keeps everything; ``kept_bytes`` those of a schedule
-    within ``share`` of that peak, whose cost is ``extra_cost`` more than computing everything once (a
-    fraction). ``proved``: no schedule within that memory costs less. ``cost_origin``: how costs are known.
+    ``kept_bytes`` are those of a schedule within ``share`` of the peak of ``plain_bytes``, whose cost is
+    ``extra_cost`` more (a fraction). ``proved``: no schedule within that memory costs less.
     """
 
     graph: str
@@ -82,6 +76,5 @@ class ShownSample:
 
 
 def shown_samples() -> tuple[ShownSample, ...]:
-    """Return the bundled graphs in the order of the start page."""
     rows: list[dict[str, Any]] = json.loads(resource(*_TABLE).read_text(encoding="utf-8"))["samples"]
     return tuple(ShownSample(**{**row, **{name: tuple(row[name]) for name in _LISTS}}) for row in rows)

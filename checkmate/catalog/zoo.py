@@ -1,9 +1,7 @@
-"""List the models on which prediction is compared with measurement.
+"""List the models on which prediction is compared with measurement; a request names one as ``zoo.NAME``.
 
-``checkmate.models.zoo_networks`` builds them in code. They cover the models and kinds of training that Keras
-users bring: convolutional, attention and recurrent networks, several inputs, outputs and losses, subclassed
-models, regularizers, half precision, optimizers with and without state, accumulated gradients. Naming them
-needs no TensorFlow. A request names one as ``zoo.NAME``.
+They cover the models and kinds of training that Keras users bring. ``checkmate.models.zoo_networks`` builds
+them.
 """
 
 from __future__ import annotations
@@ -15,10 +13,8 @@ PREFIX = "zoo."
 
 @dataclass(frozen=True)
 class ZooModel:
-    """Describe one model of the zoo.
-
-    ``size``: one sample's input, as built. ``batch_size``: what allows a step of seconds on two cores.
-    ``quick``: a step takes well under a second.
+    """``size``: one sample's input. ``batch_size``: a step takes seconds on two cores; ``quick``: well under
+    one.
     """
 
     name: str
@@ -73,6 +69,5 @@ ZOO: tuple[ZooModel, ...] = (
 
 
 def find_zoo_model(spec: str) -> ZooModel | None:
-    """Return the model that ``spec`` names, if there is one. ``spec`` is ``zoo.NAME`` or the bare name."""
     name = spec.removeprefix(PREFIX)
     return next((model for model in ZOO if model.name == name), None)

@@ -1,9 +1,7 @@
 """Read the graph that a command is given: a file, or a graph by name.
 
-A name is that of a bundled graph, or ``paper.NAME``: a network of the Checkmate paper. That is the training
-step of a built-in network at the batch of the paper's sweeps; ``paper.NAME@64`` is the same at another batch.
-It is built anew each time and is exact at every batch: costs are operation counts, memory is the outputs
-(``checkmate.graphs.layers``).
+A name is that of a bundled graph, or ``paper.NAME``: the training step of a network of the Checkmate paper at
+the batch of the paper's sweeps; ``paper.NAME@64`` is the same at another batch, built anew and exact at each.
 """
 
 from __future__ import annotations
@@ -24,13 +22,6 @@ _LARGEST = 10**6  # examples; far more than any device holds, and the sizes stil
 
 
 def read_or_build(given: Path | str) -> Graph:
-    """Return the graph of the file or name ``given``.
-
-    Raises:
-        FormatError: the file is missing or broken.
-        UsageError: there is no such network, its batch is not a number, or it is a model.
-        UnsupportedFormatError, ModelReadError: it is a model that cannot be opened.
-    """
     name = str(given)
     _refuse_model(name)
     if Path(name).exists() or not is_paper_name(name):
@@ -53,13 +44,11 @@ def _refuse_model(name: str) -> None:
 
 
 def graph_path(given: Path | str) -> Path:
-    """Return the file of the bundled graph that ``given`` names; any other path as it is."""
     path = Path(given)
     return path if path.exists() else find_graph(str(given)) or path
 
 
 def is_graph_file(given: Path | str) -> bool:
-    """Return whether ``given`` is a graph file or names a bundled one."""
     return graph_path(given).name.endswith(ENDINGS)
 
 
@@ -71,11 +60,6 @@ def names_graph(given: Path | str) -> bool:
 
 
 def build_paper_graph(name: str, batch_size: int | None = None) -> Graph:
-    """Return the network ``paper.NAME`` at ``batch_size``.
-
-    Raises:
-        UsageError: there is no such network, or the batch is too large.
-    """
     if batch_size is not None and batch_size > _LARGEST:
         raise UsageError(
             f"a batch of {batch_size} is larger than any device", hint="write it like paper.unet@32"

@@ -1,15 +1,10 @@
 """Networks as lists of layers (shapes, operation counts, parameters), and their training steps.
 
-There are no tensors, no weights and no library here. Operations are counted by the rules of the Checkmate
-paper's static cost model (Jain et al., MLSys 2020, section 6 and its published program):
-
-* one per multiply-add of a convolution or dense layer;
-* four per element that is normalized;
-* one per element of an activation, of a sum's input and of an interpolated output;
-* none where elements only move (pooling, padding, cropping, concatenation, reshape, dropout).
-
-A transposed convolution counts one per input channel and output element, whatever its kernel, as in that
-program. Biases and activations within a layer are free.
+Operations are counted by the rules of the Checkmate paper's static cost model (Jain et al., MLSys 2020,
+section 6 and its published program): one per multiply-add of a convolution or dense layer; four per element
+that is normalized; one per element of an activation, of a sum's input and of an interpolated output; none
+where elements only move. A transposed convolution counts one per input channel and output element, whatever
+its kernel. Biases and activations within a layer are free.
 
 A training step is built as the paper builds it: one op per layer, then the loss, then one gradient op per
 layer in reverse order. The gradient op of a layer reads the layer's output, the outputs of the layers that
@@ -65,8 +60,6 @@ class Layer:
 
 @dataclass(frozen=True)
 class Network:
-    """Layers in an order of execution; the loss reads the last one's output."""
-
     name: str
     input_shape: Shape
     layers: tuple[Layer, ...]
@@ -81,13 +74,9 @@ class Network:
 
 
 class LayerBuilder:
-    """Collect layers in order.
+    """Collect layers in order: every method adds one and returns its output.
 
-    Every method adds one layer and returns its output. Convolutions and pooling take square kernels. ``same``
-    padding is TensorFlow's: ceil(size / stride).
-
-    Raises:
-        GraphError: shapes do not fit each other, or a layer's output would be empty.
+    Convolutions and pooling take square kernels. ``same`` padding is TensorFlow's: ceil(size / stride).
     """
 
     def __init__(self, name: str, input_shape: Shape) -> None:
@@ -161,7 +150,6 @@ class LayerBuilder:
         return self._add(name, "GlobalAveragePooling2D", [x], (x.channels,), 0)
 
     def pad(self, x: Tensor, top: int, left: int, bottom: int, right: int, *, name: str = "") -> Tensor:
-        """Add zeros around the image."""
         height, width, channels = x.shape
         return self._add(
             name, "ZeroPadding2D", [x], (height + top + bottom, width + left + right, channels), 0
@@ -176,7 +164,6 @@ class LayerBuilder:
         return self._add(name, "UpSampling2D", [x], shape, math.prod(shape))
 
     def reshape(self, x: Tensor, shape: Shape, *, name: str = "") -> Tensor:
-        """Give the same elements another shape."""
         if math.prod(shape) != x.size:
             raise GraphError(f"{self._name}: {x.shape} cannot become {shape}: the number of elements differs")
         return self._add(name, "Reshape", [x], shape, 0)
@@ -218,12 +205,8 @@ FLOAT_BYTES = 4
 
 
 def training_graph(network: Network, batch_size: int) -> Graph:
-    """Return the training step of ``network`` at ``batch_size``.
-
-    It has 2·layers + 1 ops with one float32 value each; costs are in operations.
-
-    Raises:
-        GraphError: ``batch_size`` is so large that the sizes cannot be stated.
+    """Return the training step of ``network``: 2·layers + 1 ops with one float32 value each; costs are in
+    operations.
     """
     builder = GraphBuilder(network.name)
     for layer in network.layers:

@@ -69,9 +69,7 @@ def _labelled(net: LayerBuilder, x: Tensor) -> Network:
 
 
 def unet(name: str, size: Shape) -> Network:
-    """Build U-Net: four stages of the encoder; each stage of the decoder also reads the encoder's of its
-    size.
-    """
+    """Build U-Net: four stages of the encoder; each of the decoder also reads the encoder's of its size."""
     net = LayerBuilder(name, size)
     levels = _vgg_features(net, _VGG16[:4])
     x = _padded_conv(net, levels[3], 512, "up4")
@@ -143,15 +141,9 @@ class PaperNetwork:
     make: Make
 
     def network(self, size: Shape | None = None) -> Network:
-        """Return its layers, at the paper's size unless ``size`` is given.
-
-        Raises:
-            GraphError: the size is too small for its layers.
-        """
         return self.make(self.name, size or self.size)
 
     def graph(self, batch_size: int | None = None) -> Graph:
-        """Return its training step, exact at every batch; at the paper's unless one is given."""
         return training_graph(self.network(), batch_size or self.batch_size)
 
 
@@ -267,16 +259,10 @@ NETWORKS: tuple[PaperNetwork, ...] = (
 
 
 def is_paper_name(text: str) -> bool:
-    """Return whether ``text`` is meant to name a network of this file."""
     return text.startswith(PREFIX) and not text.endswith(ENDINGS)
 
 
 def find_network(name: str) -> PaperNetwork:
-    """Return the network called ``name``, with or without ``paper.``.
-
-    Raises:
-        UsageError: there is none.
-    """
     wanted = name.removeprefix(PREFIX)
     for network in NETWORKS:
         if network.name == wanted:

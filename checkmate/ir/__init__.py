@@ -1,7 +1,5 @@
-"""Values that flow between stages: graph, schedule, timeline, result.
-
-They are frozen dataclasses over read-only numpy arrays, and their rules are checked when they are made. This
-package imports only numpy, the standard library, ``checkmate.errors`` and ``checkmate.units``.
+"""Values that flow between stages: frozen dataclasses over read-only numpy arrays, checked when they are
+made.
 """
 
 from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, GraphBuilder, Op, Phase, Value

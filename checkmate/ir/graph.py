@@ -139,12 +139,10 @@ class Graph:
 
     @cached_property
     def origin(self) -> Origin:
-        """Return what ``metadata`` says, by type."""
         return Origin.of(self.metadata)
 
     @property
     def device_kind(self) -> str:
-        """Return the kind of the device; ``cpu`` where no device is known."""
         return "cpu" if self.device is None else self.device.kind
 
     @property
@@ -231,13 +229,11 @@ class Graph:
 
     @cached_property
     def predecessors(self) -> Rows:
-        """Return the distinct ops whose outputs each op reads, ascending."""
         producer = self.producer
         return Rows.of(sorted({int(producer[v]) for v in self.op_inputs[i].tolist()}) for i in range(self.n))
 
     @cached_property
     def successors(self) -> Rows:
-        """Return the distinct ops that read an output of each op, ascending."""
         rows: list[list[int]] = [[] for _ in range(self.n)]
         for index in range(self.n):
             for before in self.predecessors[index].tolist():
@@ -246,10 +242,8 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a hash of everything that decides validity and memory.
-
-        It covers structure and sizes, not names and costs. A second profile of the same step has the same
-        fingerprint, so its schedules still apply.
+        """Return a hash of everything that decides validity and memory: structure and sizes, not names and
+        costs.
         """
         digest = hashlib.sha256(b"checkmate-graph-1")
         digest.update(str(self.fixed_bytes).encode())
@@ -269,7 +263,6 @@ class Graph:
         return f"sha256:{digest.hexdigest()}"
 
     def accepts_fingerprint(self, fingerprint: str) -> bool:
-        """Return whether it is this graph's fingerprint, or the one that its file declared."""
         return fingerprint in (self.fingerprint, self.declared_fingerprint)
 
 
@@ -304,12 +297,10 @@ class GraphBuilder:
         return len(self.ops) - 1
 
     def build(self, **fields: Any) -> Graph:
-        """Return the finished graph; ``fields`` are those of ``Graph``."""
         return Graph(self.name, tuple(self.ops), tuple(self.values), **fields)
 
 
 def _whole(number: object, what: str) -> None:
-    """Raise unless ``number`` is a whole number from 0 to the largest total."""
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise GraphError(f"{what} is {number!r}, not a whole number")
     if number < 0:
@@ -319,7 +310,6 @@ def _whole(number: object, what: str) -> None:
 
 
 def _check_numbers(graph: Graph) -> None:
-    """Raise if a size or a cost is not a sensible number."""
     _whole(graph.fixed_bytes, "fixed_bytes")
     total = graph.fixed_bytes
     for index, value in enumerate(graph.values):
@@ -339,7 +329,6 @@ def _check_numbers(graph: Graph) -> None:
 
 
 def _check_structure(graph: Graph) -> None:
-    """Raise if ops and values do not refer to each other in a valid order."""
     if not graph.ops:
         raise GraphError("ops is empty: there is nothing to schedule")
     producer: dict[int, int] = {}
@@ -374,7 +363,6 @@ def _check_structure(graph: Graph) -> None:
 
 
 def _check_takes_over(graph: Graph, index: int, op: Op) -> None:
-    """Raise if a take-over pair is not an output and an input of its op."""
     outputs, inputs = (set(op.outputs), set(op.inputs)) if op.takes_over else (set(), set())
     for pair in op.takes_over:
         if len(pair) != 2 or pair[0] not in outputs or pair[1] not in inputs:
@@ -385,9 +373,8 @@ def _check_takes_over(graph: Graph, index: int, op: Op) -> None:
 
 
 def _check_views(graph: Graph, producer: Mapping[int, int]) -> None:
-    """Raise unless a view's parent is among its op's inputs, or the outputs before it.
-
-    A fixed value can only be a view of an earlier fixed value.
+    """Raise unless a view's parent is among its op's inputs, or outputs before it; a fixed one's, an earlier
+    fixed value.
     """
     place = {value: at for op in graph.ops for at, value in enumerate(op.outputs)}
     inputs: dict[int, set[int]] = {}  # of the ops that make views

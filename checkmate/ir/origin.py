@@ -11,13 +11,11 @@ from typing import Any
 class Origin:
     """Where a graph is from. Metadata can come from a file: what is of another type there is left out.
 
-    ``request``: what was traced, as ``ModelRequest.to_json`` has it. ``profile``: how costs were measured.
-    ``model_file``: the file's path, time and digest. ``kernels``: the library whose memory rules hold;
-    ``target``: what runs the step, with ``fused`` ops or not; ``framework``: jax, or TensorFlow where it is
-    empty. ``step_fingerprint``: of the step as traced, before what its ops took was learned: by op the bytes
-    of ``learned_workspace`` and ``learned_reserves``, and the requests of ``learned_pieces``.
-    ``built_from_layers``: every cost and size is in proportion to the batch. ``extrapolated_from_batch``: it
-    was not traced at its batch, but scaled from this one.
+    ``request``: as ``ModelRequest.to_json`` has it. ``profile``: how costs were measured. ``kernels``: the
+    library whose memory rules hold. ``framework``: jax, or TensorFlow where it is empty.
+    ``step_fingerprint``: of the step as traced, before the bytes of ``learned_workspace`` and
+    ``learned_reserves``, and the requests of ``learned_pieces``, were learned. ``built_from_layers``: every
+    cost and size is in proportion to the batch. ``extrapolated_from_batch``: it was scaled from this batch.
     """
 
     request: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +38,6 @@ class Origin:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> Origin:
-        """Return what ``metadata`` says."""
         nothing, known = cls(), dict[str, Any]()
         for entry in fields(cls):
             value, kind = metadata.get(entry.name), type(getattr(nothing, entry.name))

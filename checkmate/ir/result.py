@@ -65,7 +65,7 @@ class SolveResult:
 
     @property
     def gap(self) -> float | None:
-        """Return (cost - lower bound) / cost, which is at least 0. It is None if either is unknown."""
+        """Return (cost - lower bound) / cost, at least 0; None if either is unknown."""
         if self.cost is None or self.lower_bound is None:
             return None
         if self.cost <= 0:
@@ -74,24 +74,21 @@ class SolveResult:
 
     @property
     def above_best(self) -> float | None:
-        """Return (cost - lower bound) / lower bound, at least 0. It is None if either is unknown or 0."""
+        """Return (cost - lower bound) / lower bound, at least 0; None if either is unknown or 0."""
         if not self.cost or not self.lower_bound:
             return None
         return max(0.0, self.cost / self.lower_bound - 1)
 
     @property
     def overhead(self) -> float | None:
-        """Return the extra cost over computing every op once. It is a fraction, or None."""
+        """Return the extra cost over computing every op once, as a fraction."""
         if self.cost is None:
             return None
         return self.cost / self.base_cost - 1 if self.base_cost > 0 else 0.0
 
     def require_schedule(self) -> Schedule:
-        """Return the schedule.
-
-        Raises:
-            InfeasibleError: it is proved that there is none. NoScheduleError: a limit was reached.
-            SolveCancelledError: the user cancelled. SolveFailedError: the solver failed.
+        """Return the schedule; raise the error of the status (such as ``InfeasibleError``) where there is
+        none.
         """
         if self.schedule is not None:
             return self.schedule
@@ -130,7 +127,6 @@ class CheckReport:
 
     @property
     def valid(self) -> bool:
-        """Return whether every rule holds; the budget is a separate question."""
         return not self.violations
 
     @property
@@ -176,7 +172,6 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Return whether gradients agree, the peak is within the budget, and so on."""
         return not self.problems
 
 
@@ -184,10 +179,8 @@ class VerificationReport:
 class MeasuredSchedule:
     """What a measured run of ``steps`` showed.
 
-    ``live_bytes``: requested bytes per step, fixed bytes included, or as XLA assigned them.
-    ``peak_bytes``: the peak of the allocator's meter.
-    ``seconds``: time of one warm step.
-    ``device``: the device's name.
+    ``live_bytes``: requested bytes per step, fixed bytes included, or as XLA assigned them. ``peak_bytes``:
+    of the allocator's meter. ``seconds``: of one warm step.
     """
 
     steps: tuple[int, ...]

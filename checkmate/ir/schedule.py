@@ -101,7 +101,6 @@ class Schedule:
 
     @classmethod
     def plain(cls, graph: Graph) -> Schedule:
-        """Return the schedule that runs every op once, in the given order."""
         return cls(np.arange(graph.n, dtype=np.int32), graph.fingerprint)
 
     @cached_property
@@ -119,12 +118,6 @@ class Schedule:
         return other is not None and np.array_equal(self.steps, other.steps)
 
     def require_graph(self, graph: Graph) -> None:
-        """Raise unless this schedule was made for ``graph``.
-
-        Raises:
-            FingerprintMismatchError: the schedule was made for another graph.
-            ScheduleError: the schedule names an op that the graph does not have.
-        """
         if not graph.accepts_fingerprint(self.graph_fingerprint):
             raise FingerprintMismatchError(
                 found=self.graph_fingerprint, expected=graph.fingerprint, graph_name=graph.name
@@ -133,10 +126,8 @@ class Schedule:
             raise ScheduleError(f"steps names op {int(self.steps.max())}; the graph has {graph.n}")
 
     def matrices(self, graph: Graph) -> StageMatrices:
-        """Return the matrices R and S (see ``StageMatrices``).
-
-        Raises:
-            ScheduleError: an op never runs, so there are fewer stages than ops.
+        """Return the matrices R and S (see ``StageMatrices``); raise a ``ScheduleError`` where an op never
+        runs.
         """
         self.require_graph(graph)
         first = self.first_occurrence
@@ -163,9 +154,8 @@ class Schedule:
 def _instances(
     graph: Graph, steps: NDArray[np.int32]
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """Return each production that is read: value, step that made it, last step that reads it.
-
-    For a kept value the last step is ``len(steps)``.
+    """Return each production that is read: value, step that made it, last step that reads it (past the last:
+    it is kept).
     """
     count = len(steps)
     born, made = graph.op_outputs.gather(steps)

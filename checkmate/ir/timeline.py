@@ -89,7 +89,6 @@ class Timeline:
         return int(self.live_bytes[self.peak_step])
 
     def alive_at(self, step: int) -> list[Buffer]:
-        """Return the buffers that are live while ``step`` executes, largest first."""
         (hits,) = np.nonzero((self.buffer_born <= step) & (step <= self.buffer_last))
         order = hits[np.argsort(-self.buffer_bytes[hits], kind="stable")]
         return [

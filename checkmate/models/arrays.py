@@ -11,22 +11,19 @@ FLOAT, BINARY, ONE_HOT, CLASS = "float", "binary", "one_hot", "class"
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The shape and the type of an array; the type by its name."""
-
     shape: tuple[int, ...]
     dtype: str
 
     @property
     def is_integer(self) -> bool:
-        """Return whether it holds whole numbers; truth values are none."""
         return self.dtype.startswith(("int", "uint"))
 
 
 def random_input(random: np.random.Generator, spec: ArraySpec, vocabulary: int) -> np.ndarray:
-    """Return random values for an input, of some type of numpy's.
+    """Return random values for an input. ``vocabulary``: how many token ids are legal; 0 where it holds no
+    ids.
 
-    ``vocabulary``: how many token ids are legal; 0 where it holds no ids. Ids avoid 0 if they can: it often
-    means padding, and a step without padding is the one to measure.
+    Ids avoid 0 if they can: it often means padding, and a step without padding is the one to measure.
     """
     if spec.dtype == "bool":
         return random.integers(0, 2, spec.shape)
@@ -36,7 +33,6 @@ def random_input(random: np.random.Generator, spec: ArraySpec, vocabulary: int) 
 
 
 def random_label(random: np.random.Generator, shape: tuple[int, ...], kind: str, classes: int) -> np.ndarray:
-    """Return random labels of a kind, of some type of numpy's."""
     if kind == CLASS:
         return random.integers(0, classes, shape)
     if kind == ONE_HOT:

@@ -15,14 +15,7 @@ from checkmate.models.keras_graph import reason
 
 
 def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
-    """Return ``keras.applications.<name>(weights=None)``, uncompiled.
-
-    ``input_shape``: None: the architecture's own.
-
-    Raises:
-        LoadError: there is no such architecture.
-        UsageError: it does not take that input shape.
-    """
+    """Return ``keras.applications.<name>(weights=None)``, uncompiled."""
     known = [each for each in dir(keras.applications) if each[:1].isupper()]
     require_application(name, known)
     builder = getattr(keras.applications, name)
@@ -45,11 +38,7 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
 
 @contextmanager
 def dtype_policy(name: str | None) -> Iterator[None]:
-    """Build layers under the policy ``name`` (None: as it is), then restore the process's own.
-
-    Raises:
-        UsageError: Keras has no such policy.
-    """
+    """Build layers under the policy ``name`` (None: as it is), then restore the process's own."""
     before = keras.config.dtype_policy()
     if name is not None:
         try:

@@ -35,13 +35,8 @@ class Declared:
 
 
 def require_own_data(path: Path, kind: str) -> None:
-    """Raise unless the model file of this ``kind`` itself holds what it declares.
-
-    What HDF5 says it cannot read is left to Keras, which says why.
-
-    Raises:
-        UnsafeModelError: it links to another file. ModelReadError: it declares far more than its size, or
-        looking into it does not end.
+    """Raise unless the model file itself holds what it declares. What HDF5 cannot read is left to Keras,
+    which says why.
     """
     command = module_command("checkmate.models.declared", str(path), kind)
     ended = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)

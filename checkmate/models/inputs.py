@@ -18,10 +18,10 @@ _EXAMPLES = {1: (128,), 2: (128, 64), 3: (224, 224, 3), 4: (16, 64, 64, 3)}  # b
 
 @dataclass(frozen=True)
 class Inputs:
-    """Hold the flat specs of one batch, and their structure.
+    """Hold the flat specs of one batch, and their structure: the index of a spec wherever the call takes a
+    tensor.
 
-    ``structure`` has the index of a spec wherever the model's call takes a tensor. ``vocabularies``: per spec
-    how many token ids are legal (ids from 0), 0 where the values are no ids.
+    ``vocabularies``: per spec how many token ids are legal (ids from 0), 0 where the values are no ids.
     """
 
     specs: tuple[ArraySpec, ...]
@@ -34,10 +34,7 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
     """Return ``model`` with its open inputs at ``shape``, and whether it was rebuilt with the same weights.
 
     A single input is set to ``shape`` even where the model fixes another size, if its layers and weights
-    allow it. A model without symbolic inputs is returned as it is.
-
-    Raises:
-        UsageError: the shape does not fit.
+    allow it.
     """
     inputs = inputs_of(model)
     if not inputs:
@@ -70,13 +67,6 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
 
 
 def describe_inputs(model: Any, request: ModelRequest) -> Inputs:
-    """Return the inputs of ``model`` for one batch.
-
-    Raises:
-        DynamicShapeError: a size besides the batch is open.
-        UsageError: the model fixes another batch size.
-        TraceError: an input is of a kind that cannot be traced.
-    """
     tensors = inputs_of(model)
     if not tensors:
         return _inputs_of_subclassed(model, request)
@@ -97,10 +87,8 @@ def index_structure(tensors: Any) -> Any:
 
 
 def build_subclassed(model: Any, inputs: Inputs) -> Any:
-    """Call ``model`` symbolically, which creates its weights; return its symbolic outputs.
-
-    Raises:
-        TraceError: the model's own code failed.
+    """Call ``model`` symbolically, which creates its weights; return its symbolic outputs, or raise a
+    ``TraceError``.
     """
     tensors = [keras.KerasTensor(spec.shape, spec.dtype) for spec in inputs.specs]
     try:
@@ -146,9 +134,8 @@ def _spec(tensor: Any, batch_size: int) -> ArraySpec:
 
 
 def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
-    """Take ``--input-shape``, else the shapes that the model was built with.
-
-    Vectors are token ids if the model embeds any.
+    """Take ``--input-shape``, else the shapes that the model was built with; vectors are ids if it embeds
+    any.
     """
     shapes: Any = None if request.input_shape is None else (None, *request.input_shape)
     if shapes is None:

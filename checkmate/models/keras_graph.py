@@ -32,9 +32,8 @@ def walk_layers(root: Any) -> Iterator[Any]:
 def forget_unused(model: Any) -> bool:
     """Let go of the layers that ``model`` does not use; return whether any.
 
-    A layer knows every layer that reads it. So a network on top of an inner layer of another one, such as a
-    U-Net on VGG16, keeps the other's remaining layers and weights in memory, until the next garbage
-    collection now.
+    A layer knows every layer that reads it. So a network on an inner layer of another one, such as a U-Net on
+    VGG16, keeps the other's remaining layers and weights in memory.
     """
     layers = list(walk_layers(model))
     used = {id(each) for layer in layers for each in (layer, *getattr(layer, "operations", ()))}
@@ -48,12 +47,10 @@ def forget_unused(model: Any) -> bool:
 
 
 def inputs_of(model: Any) -> list[Any]:
-    """Return a model's symbolic inputs, flat; a subclassed model has none."""
     return list(getattr(model, "inputs", None) or [])
 
 
 def outputs_of(model: Any) -> list[Any]:
-    """Return a model's symbolic outputs, flat; a subclassed model has none."""
     return list(getattr(model, "outputs", None) or []) if inputs_of(model) else []
 
 
@@ -89,9 +86,8 @@ def readers(model: Any, tensor: Any) -> Iterator[Any]:
 
 
 def calls(model: Any) -> list[tuple[Any, list[Any], list[Any]]]:
-    """Return every call in a model as (operation, tensors read, tensors made), in a valid order.
-
-    Inputs are left out; a nested model is one operation.
+    """Return every call in a model as (operation, tensors read, tensors made), in a valid order, without
+    inputs.
     """
     found: list[tuple[Any, list[Any], list[Any]]] = []
     done = {id(tensor) for tensor in inputs_of(model)}

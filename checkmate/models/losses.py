@@ -1,8 +1,4 @@
-"""Choose the loss and the optimizer of a model, and describe the labels that its losses take.
-
-A model that does not name a loss or an optimizer gets defaults; a request may change them. Labels have
-shapes, types and values that are legal.
-"""
+"""Choose the loss and the optimizer of a model, and describe the labels that its losses take."""
 
 from __future__ import annotations
 
@@ -24,12 +20,7 @@ _BY_ACTIVATION = {"softmax": "categorical_crossentropy", "sigmoid": "binary_cros
 
 
 def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) -> list[str]:
-    """Compile ``model`` if it is not, or the request overrides its loss or optimizer; return notes.
-
-    Raises:
-        UsageError: Keras does not know the loss or the optimizer, or the number of losses does not match that
-        of the outputs.
-    """
+    """Compile ``model`` if it is not, or the request overrides its loss or optimizer; return notes."""
     wanted_loss = None if request.loss is None else _requested_losses(request.loss, len(outputs))
     wanted_optimizer = None if request.optimizer is None else _requested_optimizer(request.optimizer)
     if not getattr(model, "compiled", False):
@@ -50,9 +41,8 @@ def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) 
 
 
 def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = None) -> None:
-    """Compile ``target`` as ``source`` is, without metrics, or with another loss or optimizer.
-
-    A new optimizer has the settings of the old one, but not its state; see ``copy_optimizer_state``.
+    """Compile ``target`` as ``source`` is, without metrics, or with another loss or optimizer. A new
+    optimizer has no state.
     """
     target.compile(
         optimizer=optimizer or type(source.optimizer).from_config(source.optimizer.get_config()),
@@ -84,7 +74,6 @@ def default_losses(model: Any, outputs: Sequence[Any]) -> Any:
 
 
 def wording(thing: Any) -> str:
-    """Return losses or optimizers in words, for a reader."""
     if isinstance(thing, dict):
         return ", ".join(f"{key}: {wording(value)}" for key, value in thing.items())
     if isinstance(thing, (list, tuple)):
@@ -108,7 +97,6 @@ def loss_name(loss: Any) -> str:
 
 
 def _activation(operation: Any) -> str:
-    """Return a name such as ``softmax`` of a layer's activation, a layer, or an op of ``keras.ops``."""
     if isinstance(operation, keras.Model) and operation.layers:
         return _activation(operation.layers[-1])
     activation = getattr(operation, "activation", None)
@@ -116,11 +104,7 @@ def _activation(operation: Any) -> str:
 
 
 def require_losses(losses: Any, *, option: str = "") -> None:
-    """Raise unless Keras knows the ``losses`` that are given by name; ``option`` stands before a name.
-
-    Raises:
-        UsageError: Keras does not know one; the hint has one that is meant, or all.
-    """
+    """Raise unless Keras knows the ``losses`` that are given by name; ``option`` stands before a name."""
     for name in keras.tree.flatten(losses):
         if not isinstance(name, str):
             continue
@@ -185,8 +169,6 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Labels:
-    """Specs, kinds and class counts of one batch's labels, flat, and their structure."""
-
     specs: tuple[ArraySpec, ...]
     kinds: tuple[str, ...]
     classes: tuple[int, ...]
@@ -195,7 +177,6 @@ class Labels:
 
 
 def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:
-    """Return the labels of a compiled ``model``, whose call returns the structure ``outputs``."""
     flat = keras.tree.flatten(outputs)
     losses = losses_per_output(model.loss, outputs, getattr(model, "output_names", None) or ())
     specs: list[ArraySpec] = []

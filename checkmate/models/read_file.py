@@ -1,8 +1,7 @@
 """Read a whole Keras model from a ``.keras`` or ``.h5`` file, safely, compiled as it was when it was saved.
 
 The training configuration is read part by part, because Keras gives up on the whole file if one part is
-unknown here. A training step needs the loss, its weights and the optimizer. Metrics are not part of it and
-are left out.
+unknown here. Metrics are left out.
 """
 
 from __future__ import annotations
@@ -51,12 +50,6 @@ _CUSTOM = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown lay
 
 
 def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
-    """Return the model in ``path``, compiled as saved, and notes about it.
-
-    Raises:
-        UnsupportedFormatError, ModelReadError: with the reason.
-        UnsafeModelError: opening the file would run code.
-    """
     kind = model_file_kind(path)
     require_own_data(path, kind)
     with _named_by_kind(path, kind) as readable:
@@ -79,7 +72,6 @@ def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
 
 
 def _notes_of_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
-    """Return Keras's warnings, but not that an optimizer that never took a step has no slots."""
     texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
     return [text for text in texts if not _NO_SLOTS.search(text)]
 
@@ -152,7 +144,6 @@ def _hdf5_training_config(path: Path) -> Any:
 
 
 def _restore_hdf5_optimizer(model: Any, path: Path) -> list[str]:
-    """Give the optimizer the state in the file; return a note if that fails."""
     model.optimizer.build(model.trainable_variables)
     try:
         with h5py.File(path, "r") as file:
@@ -178,12 +169,8 @@ _DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, Impor
 
 
 def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest) -> list[str]:
-    """Compile ``model`` by ``config`` as Keras wrote it (None: uncompiled); return notes.
-
-    A loss or optimizer of the file that is unknown here is replaced by the request's.
-
-    Raises:
-        ModelReadError: the loss or optimizer is unknown, and the request names none.
+    """Compile ``model`` by ``config`` as Keras wrote it; return notes. The request replaces what is unknown
+    here.
     """
     if not isinstance(config, Mapping) or not config:
         return []

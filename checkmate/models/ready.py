@@ -26,8 +26,6 @@ from checkmate.request import ModelRequest
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a request names: a model or a step, its name, and notes."""
-
     code: FromCode
     name: str
     notes: tuple[str, ...] = ()
@@ -35,8 +33,6 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class ReadyModel:
-    """A compiled model with its optimizer's state, and what its batch is."""
-
     model: Any
     name: str
     inputs: Inputs
@@ -45,12 +41,8 @@ class ReadyModel:
 
 
 def find_model(request: ModelRequest, steps: tuple[type, ...]) -> Found:
-    """Return the model or step that ``request`` names; samples and applications at its input shape.
-
-    ``steps``: what compiled functions of the framework are. One is no function that makes a step.
-
-    Raises:
-        LoadError: the model cannot be found, read or safely opened. UsageError: an option does not fit.
+    """Return the model or step that ``request`` names. ``steps``: types of compiled functions, which make no
+    step.
     """
     spec = request.model
     if not is_built_here(spec):
@@ -74,13 +66,6 @@ def find_model(request: ModelRequest, steps: tuple[type, ...]) -> Found:
 
 
 def make_ready(found: Found, request: ModelRequest) -> ReadyModel:
-    """Return the model of ``found``, compiled, with its optimizer's state.
-
-    Raises:
-        DynamicShapeError: the shape of an input is open.
-        TraceError: it has no training step that could be scheduled.
-        UsageError: an option does not fit the model.
-    """
     notes = list(found.notes)
     model = _resized(found.code.subject, request, notes)
     inputs = describe_inputs(model, request)

@@ -24,12 +24,6 @@ _SHAPES = {
 
 
 def build_sample(name: str, input_shape: Shape) -> Any:
-    """Return the compiled model of sample ``name``, with random weights.
-
-    Raises:
-        KeyError: there is no such sample.
-        UsageError: it cannot be built at ``input_shape``.
-    """
     builder, loss = _BUILDERS[name]
     try:
         model: Any = builder(input_shape)
@@ -107,7 +101,6 @@ class Positions(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
     """Add a learned vector per position."""
 
     def build(self, input_shape: Shape) -> None:
-        """Create the table: one row per position, one column per feature."""
         self.table = self.add_weight(shape=tuple(input_shape[1:]), initializer="uniform", name="table")
 
     def call(self, x: Any) -> Any:

@@ -26,11 +26,9 @@ _PAIR = "return both: (step, example), where example is a tuple of the step's ar
 
 @dataclass(frozen=True, eq=False)
 class FromCode:
-    """Hold what the user's function gave.
-
-    ``subject``: a ``keras.Model``, or a function of tensors that is a training step. ``example``: a batch as
-    its step takes it, where one came with it (``has_example``); for a function a tuple of its arguments, or
-    its only one. ``sized``: the function was called with the batch size, so another call gives another one.
+    """``subject``: a ``keras.Model``, or a function of tensors that is a training step. ``example``: a batch
+    as its step takes it, where one came with it; for a function a tuple of its arguments, or its only one.
+    ``sized``: the function was called with the batch size, so another call gives another one.
     """
 
     subject: Any
@@ -40,17 +38,11 @@ class FromCode:
 
 
 def from_code(spec: str, *, allow_code: bool, batch_size: int, steps: tuple[type, ...]) -> FromCode:
-    """Return what ``file.py:function`` returns or names.
+    """Return what ``file.py:function`` returns or names: a model, or a pair of a training step (or a model)
+    and an example.
 
-    It is a model, compiled or not, or a pair of a training step (or a model) and an example. A function with
-    a parameter ``batch_size`` gets it. The file runs as a module of its own and can import its neighbours.
-    What it prints goes to standard error.
-
-    Raises:
-        LoadError: the file or function is missing, or gives something else.
-        UnsafeModelError: running code is not allowed.
-        ModelReadError: the code failed; the message has the file and the line, ``__cause__`` the error
-            itself.
+    A parameter ``batch_size`` gets it. The file runs as a module of its own and can import its neighbours.
+    What it prints goes to standard error. ``__cause__`` of a ``ModelReadError`` is the code's own error.
     """
     file_name, _, function_name = spec.rpartition(":")
     path = Path(file_name)
@@ -103,11 +95,7 @@ def _is_step(found: Any) -> bool:
 
 
 def require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
-    """Raise if an option would change what a step brings of its own; ``shape``: its shape too.
-
-    Raises:
-        UsageError: an option would.
-    """
+    """Raise if an option would change what a step brings of its own; ``shape``: its shape too."""
     given = {"--loss": request.loss, "--optimizer": request.optimizer}
     if shape:
         given["--input-shape"] = (

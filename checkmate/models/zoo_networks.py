@@ -44,7 +44,6 @@ class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         self.width = width
 
     def build(self, shape: Any) -> None:
-        """Create the weights: one row per patch, and one for the class."""
         self.project.build(shape)
         count = (shape[1] // self.project.strides[0]) * (shape[2] // self.project.strides[1])
         self.token = self.add_weight(shape=(1, 1, self.width), name="token")
@@ -53,7 +52,6 @@ class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         )
 
     def call(self, images: Any) -> Any:
-        """Map (batch, height, width, channels) to (batch, patches + 1, features)."""
         patches = self.flatten(self.project(images))
         token = keras.ops.broadcast_to(self.token, (keras.ops.shape(patches)[0], 1, self.width))
         return keras.ops.concatenate([token, patches], axis=1) + self.positions
@@ -113,7 +111,6 @@ def unet_vgg() -> Any:
 
 
 def unet_small() -> Any:
-    """Return a U-Net whose step takes about a second."""
     return _unet(128, 128, "unet_small")
 
 
@@ -176,7 +173,6 @@ def encoder() -> Any:
 
 
 def encoder_small() -> Any:
-    """Return the same with two narrow blocks, for a quick test."""
     return _sequence_encoder("encoder_small", 128, 64, 2)
 
 
@@ -275,7 +271,6 @@ class Gated(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         self.norm = layers.BatchNormalization()
 
     def call(self, x: Any, training: bool = False) -> Any:
-        """Return features of the same height and width."""
         gate = self.gate(x)
         self.add_loss(1e-3 * ops.mean(gate))
         return self.norm(self.main(x) * gate, training=training)
@@ -329,7 +324,6 @@ def mixed_float16() -> Any:
 
 
 def mixed_bfloat16() -> Any:
-    """Return a model in bfloat16; no loss scale is needed."""
     optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
     return _classifier("mixed_bfloat16", optimizer, policy=keras.DTypePolicy("mixed_bfloat16"))
 
@@ -341,7 +335,6 @@ def adamw_clipped() -> Any:
 
 
 def accumulated() -> Any:
-    """Return a model with one update every four steps."""
     return _classifier("accumulated", keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4))
 
 
@@ -376,10 +369,5 @@ _BUILDERS: dict[str, Callable[[], Any]] = {
 
 
 def build_zoo_model(name: str) -> Any:
-    """Return the compiled model ``name``.
-
-    Raises:
-        LoadError: there is no such model.
-    """
     require_zoo_model(name)
     return _BUILDERS[name]()

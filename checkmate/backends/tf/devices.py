@@ -1,8 +1,4 @@
-"""Describe the device: its kernels, and what its memory meter counts.
-
-The kernels decide which ops need scratch memory, and the allocator what a memory meter can show. Both depend
-on the machine and on the environment, so a graph, a cached cost and a report carry them.
-"""
+"""Describe the device: its kernels, and what its memory meter counts."""
 
 from __future__ import annotations
 
@@ -31,9 +27,7 @@ class Kernels(Enum):
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """What a process runs its steps on.
-
-    ``kind``: ``cpu`` or ``gpu``. ``metered_from``: the smallest request in bytes that the memory meter
+    """``kind``: ``cpu`` or ``gpu``. ``metered_from``: the smallest request in bytes that the memory meter
     counts; None: this process has no meter.
     """
 
@@ -43,7 +37,6 @@ class DeviceSettings:
 
     @property
     def meter(self) -> str:
-        """TensorFlow's name of the device whose allocator counts."""
         return f"{self.kind.upper()}:0"
 
     def facts(self) -> dict[str, Any]:
@@ -51,14 +44,13 @@ class DeviceSettings:
 
 
 def kernels_here(kind: str) -> Kernels:
-    """Return the kernels that this process runs steps with on a ``cpu`` or ``gpu``."""
     if kind == "gpu":
         return Kernels.CUDA
     return Kernels.ONEDNN if private.onednn_enabled() else Kernels.EIGEN
 
 
 def settings_here(kind: str) -> DeviceSettings:
-    """Return the settings of this process; start TensorFlow's runtime."""
+    """Return the settings of this process; this starts TensorFlow's runtime."""
     kernels = kernels_here(kind)
     own_allocator = os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true")
     metered_from: int | None = _ONEDNN_THRESHOLD if kernels is Kernels.ONEDNN and not own_allocator else 0
@@ -68,26 +60,21 @@ def settings_here(kind: str) -> DeviceSettings:
 
 
 def warms_up(kind: str) -> bool:
-    """Return whether a step's first run must not be metered.
-
-    On a GPU cuDNN tries its kernels out in the first run, which may take gigabytes of scratch memory that no
-    later step needs. On a CPU the first run's peak is wanted.
+    """Return whether the first run must not be metered: cuDNN tries its kernels out then, with gigabytes of
+    scratch.
     """
     return kind == "gpu"
 
 
 def as_emitted(kind: str) -> AbstractContextManager[None]:
-    """Have this thread run scheduled steps as they were emitted.
+    """Have this thread run scheduled steps as they were emitted, without rewriting on a CPU.
 
-    On a CPU TensorFlow's graph rewriting is left out: it may not move the ops anyway, and took most of a
-    first run (2.7 of 4.3 s for a ViT). A GPU needs its change of layouts.
+    Rewriting may not move the ops anyway, and took most of a first run. A GPU needs its change of layouts.
     """
     return nullcontext() if kind == "gpu" else private.without_rewriting()
 
 
 def emitted(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """Return the scheduled step ``function``, run ``as_emitted``."""
-
     def call(*arguments: Any) -> Any:
         with as_emitted(kind):
             return function(*arguments)
@@ -96,11 +83,7 @@ def emitted(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def make_exact(kind: str, seed: int) -> None:
-    """Make this process compute the same bits each time it runs the same ops.
-
-    The environment has already chosen Eigen's kernels, or cuDNN's that repeat themselves. Graph rewriting is
-    switched off here; on a GPU TF32 too, and steps run under ``deterministic``, where random ops need a seed.
-    """
+    """Make this process compute the same bits each time; its environment chose the kernels (``EXACT``)."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     if kind == "gpu":
         tf.random.set_seed(seed)
@@ -125,12 +108,10 @@ def deterministic(kind: str) -> Iterator[None]:
 
 
 def is_not_deterministic(error: BaseException | None) -> bool:
-    """Return whether ``error`` says that an op has no deterministic kernel."""
     return isinstance(error, tf.errors.UnimplementedError) and "determinis" in str(error).lower()
 
 
 def has_meter(meter: str) -> bool:
-    """Return whether the allocator of ``meter`` counts bytes in this process."""
     try:
         held_bytes(meter)
     except MeterMissingError:
@@ -139,10 +120,8 @@ def has_meter(meter: str) -> bool:
 
 
 def reset_peak(meter: str) -> None:
-    """Start a new peak from the bytes that are held now.
-
-    Raises:
-        MeterMissingError: the device's allocator counts nothing in this process.
+    """Start a new peak from the bytes that are held now; raise a ``MeterMissingError`` where nothing is
+    counted.
     """
     _asked(tf.config.experimental.reset_memory_stats, meter)
 

@@ -1,10 +1,8 @@
 """Set up the environment of measuring processes, without TensorFlow.
 
-Each of them gets one memory meter, on every CPU. TensorFlow reads these variables once, when it is imported
-or first used. On a CPU its default allocator has a meter only with oneDNN. oneDNN is off on most CPUs without
-AVX512-VNNI, and with it tensors under 256 KiB are not counted. The allocator that
-``TF_CPU_ALLOCATOR_USE_BFC`` chooses counts every tensor, with and without oneDNN
-(``tests/tf/test_devices.py``).
+Each of them gets one memory meter, on every CPU. TensorFlow's default CPU allocator has a meter only with
+oneDNN, and then does not count tensors under 256 KiB; the one that ``TF_CPU_ALLOCATOR_USE_BFC`` chooses
+counts all.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ _LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"  # 64 GiB unless it is set
 
 
 def measuring_environment() -> dict[str, str]:
-    """Return what a measuring process adds to its parent's environment."""
     total = psutil.virtual_memory().total
     wanted = wanted_gpu_allocator(os.environ)
     said = {_WANTED: wanted} if wanted else {}
@@ -45,10 +42,7 @@ def wanted_gpu_allocator(environment: Mapping[str, str]) -> str:
 
 
 def allocator_note(environment: Mapping[str, str]) -> str:
-    """Return the note on a GPU allocator that was asked for but not measured.
-
-    Empty where the user chose no other allocator than the one that is measured.
-    """
+    """Return the note on a GPU allocator that was asked for but not measured; empty: none was."""
     wanted = wanted_gpu_allocator(environment)
     if not wanted:
         return ""
@@ -59,30 +53,21 @@ def allocator_note(environment: Mapping[str, str]) -> str:
 
 
 def only_device(device: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that show a process only the requested device.
-
-    They work for processes that do not know this program too. ``device``: as in ``ModelRequest.device``;
-    None: the device that TensorFlow sees first.
-    """
+    """Return variables that show any process only the requested device, as in ``ModelRequest.device``."""
     if device == "cpu":
         return {"CUDA_VISIBLE_DEVICES": "-1"}
     return {} if device in (None, "gpu") else {"CUDA_VISIBLE_DEVICES": only(gpu_number(device), environment)}
 
 
 def limit_bytes() -> int | None:
-    """Return the most bytes that the metered CPU allocator may hold here.
-
-    None: no limit is set for this process.
-    """
+    """Return the most bytes that the metered CPU allocator may hold here; None: no limit is set."""
     said = os.environ.get(_LIMIT, "")
     return int(said) * 2**20 if said.isdigit() else None
 
 
 def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> None:
-    """Choose the metered allocator for this process; quicken its import.
-
-    Call it before TensorFlow is imported, and only in processes that belong to the program: a user's process
-    keeps the allocator that it has.
+    """Choose the metered allocator, and quicken the import, of a process of the program's own; before
+    TensorFlow is imported.
     """
     import_quickly()
     (os.environ if environment is None else environment).update(measuring_environment())
@@ -91,10 +76,9 @@ def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> 
 def import_quickly() -> None:
     """Let a later import of TensorFlow or Keras take a third less processor time.
 
-    TensorFlow makes some 500,000 objects when it is imported, which Python's garbage collector looks at again
-    and again. Where JAX is installed TensorFlow imports it too, for a converter that is not used here.
-
-    What it made stays hidden from the garbage collector. That is for processes of our own only.
+    TensorFlow makes some 500,000 objects then, which Python's garbage collector looks at again and again;
+    they stay hidden from it. Where JAX is installed TensorFlow imports it too, for a converter that is not
+    used.
     """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -21,10 +21,9 @@ _SMALLER_BATCH = "use a smaller batch, or a smaller budget"
 
 
 def free_room(graph: Graph) -> int | None:
-    """Return the bytes that a step may need beside its parameters on a CPU.
+    """Return the bytes that a step may need beside its parameters on a CPU; None: not known.
 
-    None where that is not known, and on a GPU: TensorFlow has taken its memory for itself, and raises an
-    error when it is used up.
+    None on a GPU too: TensorFlow has taken its memory, and raises an error when it is used up.
     """
     if graph.device_kind == "gpu":
         return None
@@ -36,7 +35,6 @@ def free_room(graph: Graph) -> int | None:
 
 
 def fitting_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -> int:
-    """Return the bytes of the region that a step may fetch, at most ``most``; 0 where there is no room."""
     limit = limit_bytes()
     left = None if limit is None else limit - graph.fixed_bytes
     sizes = (region_bytes(graph, schedule, most=most, spare=spare) for spare in (True, False))
@@ -59,13 +57,8 @@ def _first_fitting(sizes: Iterable[int], free: int | None, limit: int | None) ->
 def require_room(
     graph: Graph, schedule: Schedule, *, what: str = "the step", beside: int = 0, hint: str = _SMALLER_BATCH
 ) -> None:
-    """Raise an error if a CPU has no room for a step, before it is run.
-
-    Running it would end this process, or others. Parameters and the optimizer's
-    state are in memory already. ``beside``: bytes that are needed at the same time.
-
-    Raises:
-        StepTooLargeError: the step needs more than is free.
+    """Raise an error if a CPU has no room for a step, before running it ends this process or others.
+    ``beside``: bytes that are needed at the same time.
     """
     needed = simulate(graph, schedule).peak_bytes - graph.fixed_bytes + beside
     free = free_room(graph)
@@ -90,5 +83,4 @@ def explain_exhausted_memory(what: str, hint: str = _SMALLER_BATCH) -> Iterator[
 
 
 def first_line_of(error: BaseException) -> str:
-    """Return the first line of TensorFlow's error, shortened."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,11 +1,8 @@
 """Attribute the lines of a trace to the nodes of the schedule that ran.
 
-Emission names ops ``stepN/node/op``. Nodes run one after the other. A call of a function that XLA compiled
-(such as a grouped convolution on a CPU) has no line: it took the time between the end of the op before it and
-the start of the op after it.
-
-On a GPU the host launches kernels a few microseconds apart. A small kernel ends before the next one is
-launched, so it costs the *launch interval*, not its own time: the interval with which all kernels, each
+A call of a function that XLA compiled (such as a grouped convolution on a CPU) has no line: it took the time
+between the end of the op before it and the start of the op after it. On a GPU the host launches kernels a few
+microseconds apart, so a small kernel costs the *launch interval*: the one with which all kernels, each
 costing at least that much, add up to the wall time of the step.
 """
 
@@ -33,15 +30,13 @@ NO_KERNEL_TIMES = (
 
 
 class NodeRun(NamedTuple):
-    """The run of op number ``member`` of the node at ``position`` of the schedule."""
-
     position: int
     member: int
     run: OpRun
 
 
 class UnnamedCall(NamedTuple):
-    """A call of the node at ``position`` that the trace does not name; picoseconds on the trace's clock."""
+    """A call of the node at ``position`` that the trace does not name."""
 
     position: int
     begin_ps: int
@@ -49,18 +44,18 @@ class UnnamedCall(NamedTuple):
 
 
 def position_of(name: str) -> int:
-    """Return the position in the schedule of the emitted op called ``name``; -1: it belongs to none."""
+    """Return the position in the schedule of the emitted op ``name`` (``stepN/node/op``); -1: it belongs to
+    none.
+    """
     scope = name.split("/", 1)[0]
     return int(scope[4:]) if scope.startswith("step") and scope[4:].isdigit() else -1
 
 
 def leaf_of(name: str) -> str:
-    """Return the last part of an op's name."""
     return name.rsplit("/", 1)[-1]
 
 
 def bare_leaf(leaf: str) -> str:
-    """Return ``leaf`` without the number that makes it unique in its graph."""
     return _NUMBER.sub("", leaf)
 
 
@@ -129,10 +124,8 @@ def _between(
 
 
 def op_starts(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (picoseconds, position) for every op that begins in ``trace``.
-
-    A call that the trace does not name begins with its first request: what is released before that was read
-    by the op before it.
+    """Return (picoseconds, position) for every op that begins in ``trace``; an unnamed call begins with its
+    first request.
     """
     begun = [(run.run.start_ps, run.position) for run in node_runs(folded, trace, steps)]
     asked = [event.time_ps for event in trace.memory if event.requested_bytes > 0]
@@ -144,7 +137,6 @@ def op_starts(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> lis
 
 
 def node_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[float]:
-    """Return seconds per node: the mean over its executions, unnamed calls included."""
     seconds = [0.0] * len(steps)
     for name, taken in trace.seconds_by_op.items():
         if 0 <= (position := position_of(name)) < len(steps):
@@ -155,10 +147,7 @@ def node_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> 
 
 
 def launched_seconds(folded: FoldedStep, trace: StepTrace, steps: Sequence[int], wall: float) -> list[float]:
-    """Return seconds per node in a trace of ``steps`` on a GPU, each kernel at least at the launch interval.
-
-    ``wall``: seconds of the step without the profiler. All are 0 where the trace has no kernels.
-    """
+    """Return seconds per node in a trace of ``steps`` on a GPU; all are 0 where the trace has no kernels."""
     kernels: list[list[float]] = [[] for _ in steps]
     for run in trace.runs:
         if 0 <= (position := position_of(run.name)) < len(steps):
@@ -190,6 +179,5 @@ def launch_interval(kernels: Sequence[float], wall: float) -> float:
 
 
 def share_by_operations(wall: float, operations: Sequence[float], steps: Sequence[int]) -> list[float]:
-    """Share the ``wall`` seconds of a step among its nodes by ``operations`` (one number per node)."""
     total = sum(operations[node] for node in steps)
     return [wall * each / total if total > 0 else wall / max(1, len(steps)) for each in operations]

@@ -1,8 +1,6 @@
 """Make every use of TensorFlow's private API, in one place.
 
-``tests/tf/test_private.py`` fails loudly if a release changes it. Emitting a step again needs three things
-that the public API does not offer: to create an op from another op's ``NodeDef``, to know whether an op is
-stateful, and to read what a graph captured.
+``tests/tf/test_private.py`` fails loudly if a release changes it.
 """
 
 from __future__ import annotations
@@ -39,14 +37,12 @@ _WARNINGS = 1  # of Abseil's levels: notes are 0
 
 
 def is_jit_compiled(function: Any) -> bool:
-    """Return whether a ``tf.function`` was made with ``jit_compile=True``."""
     return getattr(function, "_jit_compile", None) is True
 
 
 def forget_custom_gradients(graph: Any) -> None:
-    """Drop the custom gradients registered for ops of ``graph``, of which no gradient is taken any more.
-
-    TensorFlow keeps each of them for good, and with it the whole graph and every variable that it captured.
+    """Drop the custom gradients registered for ops of ``graph``; else TensorFlow keeps them, and the graph,
+    for good.
     """
     registered = ops.gradient_registry._registry
     for op in graph.get_operations():
@@ -57,8 +53,6 @@ def forget_custom_gradients(graph: Any) -> None:
 
 
 def letting_go(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``body`` with ``forget_custom_gradients``, for a ``tf.function`` that can be freed later."""
-
     def traced(*given: Any) -> Any:
         found = body(*given)
         if tf.inside_function():
@@ -81,9 +75,8 @@ def create_op(
 ) -> tf.Operation:
     """Copy ``original`` into ``graph`` with other inputs, to run after ``control_inputs``.
 
-    ``preserved``: TensorFlow's graph rewriting must leave the op as it is. ``any_shape``: it assigns a
-    variable, whatever shape that has then. ``turned``: attributes that are true in the copy where they are
-    false in the original, and the other way round.
+    ``preserved``: graph rewriting must leave the op as it is. ``any_shape``: it assigns a variable, whatever
+    shape that has then. ``turned``: boolean attributes that are the other way round in the copy.
     """
     attributes = _attributes(original)
     if any_shape:
@@ -107,10 +100,8 @@ def create_loop(
     functions: Mapping[str, str] = {},
     numbers: Mapping[str, int] = {},
 ) -> tf.Operation:
-    """Copy the loop ``original`` into ``graph`` as ``create_op`` does.
-
-    ``stateless``: the copy has no side effects, and takes no variables. ``functions``: names of its
-    ``body`` and ``cond``, where they are others. ``numbers``: attributes to add.
+    """Copy the loop ``original`` into ``graph``. ``stateless``: the copy takes no variables. ``functions``:
+    other names of its ``body`` and ``cond``. ``numbers``: attributes to add.
     """
     attributes = _attributes(original)
     dtypes = [tensor.dtype for tensor in inputs]
@@ -168,14 +159,12 @@ def copy_op(
 def stand_for(
     originals: Sequence[tf.Tensor], copies: Sequence[tf.Tensor], made: dict[str, tf.Tensor]
 ) -> None:
-    """Note in ``made`` that ``copies`` stand for ``originals``."""
     for old, new in zip(originals, copies, strict=True):
         keep_shape(old, new)
         made[old.name] = new
 
 
 def placeholder_like(tensor: tf.Tensor, name: str) -> tf.Tensor:
-    """Return a new input of the function that is being built."""
     made = tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name=name)
     keep_shape(tensor, made)
     return made
@@ -194,7 +183,6 @@ def add_function(
 
 
 def registered_kernels(op_type: str) -> Sequence[Any]:
-    """Return the ``KernelDef`` of every kernel of ``op_type`` in this build of TensorFlow, for any device."""
     return list(kernels.get_registered_kernels_for_op(op_type).kernel)
 
 
@@ -204,12 +192,10 @@ def forbid_nondeterminism(forbidden: bool) -> None:
 
 
 def is_deterministic() -> bool:
-    """Return whether ops run deterministic kernels or fail."""
     return bool(config.is_op_determinism_enabled())
 
 
 def onednn_enabled() -> bool:
-    """Return whether this process runs oneDNN's kernels, by the CPU and ``TF_ENABLE_ONEDNN_OPTS``."""
     return bool(_pywrap_util_port.IsMklEnabled())
 
 
@@ -242,7 +228,6 @@ def capture(graph: Any, external: Any) -> tf.Tensor:
 
 
 def given_inputs(function: Any, target: Any, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Return what stands in ``target`` for the inputs of ``function``: its arguments, and captures."""
     outside = {inner.name: external for external, inner in captures(function.graph)}
     left = iter(tensors)
     return [
@@ -252,19 +237,16 @@ def given_inputs(function: Any, target: Any, tensors: Sequence[tf.Tensor]) -> li
 
 
 def copy_functions(source: Any, target: Any) -> None:
-    """Add the functions that ``source``'s ops call to ``target``: bodies of loops, branches of conditions."""
     for function in source._functions.values():
         target._add_function(function)
 
 
 def is_function(attribute: Any) -> bool:
-    """Return whether the value of an op's attribute is a function, or a list of functions."""
     kind = attribute.WhichOneof("value")
     return kind == "func" or (kind == "list" and bool(attribute.list.func))
 
 
 def called_functions(op: tf.Operation) -> Iterator[tuple[str, str]]:
-    """Yield the attribute and the name of each function that ``op`` calls: bodies of loops, and branches."""
     attributes = op.node_def.attr
     for attribute in sorted(attributes):
         for function in (attributes[attribute].func, *attributes[attribute].list.func):
@@ -273,10 +255,8 @@ def called_functions(op: tf.Operation) -> Iterator[tuple[str, str]]:
 
 
 def function_body(graph: Any, name: str) -> Any:
-    """Return the body of function ``name`` in ``graph``'s library as a graph; None: it is unknown.
-
-    The graph that it was traced into is preferred: rebuilt from a definition, variables have lost their
-    shapes.
+    """Return the body of function ``name`` as a graph, preferably as traced (rebuilt ones lose shapes); None:
+    unknown.
     """
     found = graph._functions.get(name)
     if found is None:
@@ -307,8 +287,6 @@ def keep_shape(original: tf.Tensor, copy: tf.Tensor) -> None:
 
 
 class HandledVariable:
-    """Read and write a variable of which only the handle is known."""
-
     def __init__(self, handle: Any) -> None:
         (found,) = handle._handle_data.shape_and_type
         self.handle = handle
@@ -337,8 +315,8 @@ def captured_variables(function: Any) -> tuple[Any, ...]:
 def _variables_by_handle(handles: list[Any]) -> dict[int, Any]:
     """Return the variables that have these handles, by the handle's identity.
 
-    The collector is asked for what refers to a handle, and not for all objects: another thread's tuple that
-    is not finished yet would be among these, and that thread would end with a SystemError.
+    The collector is not asked for all objects: among these may be another thread's unfinished tuple, and that
+    thread would end with a SystemError.
     """
     kind = resource_variable_ops.BaseResourceVariable
     holders = gc.get_referrers(*handles) if handles else []
@@ -358,7 +336,6 @@ def method_owner(function: Any) -> tuple[bool, Any]:
 
 
 def flops(graph: Any, op: tf.Operation) -> float | None:
-    """Return TensorFlow's count of operations of ``op``; None if it has none."""
     with deprecation.silence():  # TensorFlow warns of a function that it calls itself
         try:
             value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
@@ -432,8 +409,6 @@ def first_replica(strategy: Any, exchanged: Callable[[str, Any], Any]) -> Iterat
 
 
 class _FirstReplica(tf.distribute.ReplicaContext):  # type: ignore[misc]
-    """Stand for the first replica where there are no others."""
-
     def __init__(self, strategy: Any, exchanged: Callable[[str, Any], Any]) -> None:
         super().__init__(strategy, replica_id_in_sync_group=0)
         self._exchanged = exchanged
@@ -471,7 +446,6 @@ def local_handle(handle: Any, replica: int) -> Any:
 
 
 def number_of(context: Any) -> int:
-    """Return the number of the replica here that ``context`` is for."""
     found = context._replica_id
     return int(tf.get_static_value(found) if tf.is_tensor(found) else found)
 

@@ -1,8 +1,7 @@
 """Find out what TensorFlow can do here, for ``checkmate doctor``.
 
-The stages run one after the other in a child process of their own. Nothing is imported before its stage,
-because any part may be broken. A GPU is used if there is one, with as little of its memory as TensorFlow
-takes. Its memory is free again when the process ends.
+Nothing is imported before its stage, because any part may be broken. A GPU is used if there is one, with as
+little of its memory as TensorFlow takes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ _SIDE = 256  # rows and columns of the matrices that are multiplied: 256 KiB eac
 
 
 def look(stage: Stage) -> None:
-    """Run every stage, but skip those whose required stage failed."""
     if not stage("tensorflow", _tensorflow):
         return
     stage("keras", _keras)
@@ -61,7 +59,6 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def _program() -> str:
-    """Import the parts that use TensorFlow's private API. Another release of TensorFlow may lack them."""
     from checkmate.backends.tf.emit import saved_model
     from checkmate.backends.tf.xla import compiled
 

@@ -1,8 +1,4 @@
-"""Read what TensorFlow's profiler saw of one step: op times, allocations.
-
-The format of the trace and its parser ship inside TensorFlow (``xplane.proto``). An allocation event carries
-the bytes that an op asked for (*requested*) and the bytes of the chunk it got (*allocated*).
-"""
+"""Read what TensorFlow's profiler saw of one step: op times, allocations (``xplane.proto``)."""
 
 from __future__ import annotations
 
@@ -39,10 +35,11 @@ _SUMMARIES = frozenset(
 
 @dataclass(frozen=True)
 class MemoryEvent:
-    """One allocation (positive) or release (negative) at ``time_ps``.
+    """One allocation (positive) or release (negative) of the bytes that an op asked for, and of the chunk it
+    got.
 
     ``in_use``: the allocator's own total after it. ``op``: the emitted op that asked (empty for a release).
-    ``temporary``: the op asked for scratch memory, not for an output.
+    ``temporary``: scratch memory, not an output.
     """
 
     time_ps: int
@@ -56,8 +53,6 @@ class MemoryEvent:
 
 @dataclass(frozen=True)
 class OpRun:
-    """One execution of the op ``name`` of type ``type``; picoseconds on the trace's clock."""
-
     name: str
     start_ps: int
     end_ps: int
@@ -106,7 +101,6 @@ def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
 
 
 def read_trace(space: Any, device: str) -> StepTrace:
-    """Return what ``space``, an ``XSpace``, holds about the device. ``device``: ``cpu`` or ``gpu``."""
     return StepTrace(_runs(space, device), _memory(space, device))
 
 

@@ -1,9 +1,8 @@
 """Do tasks in processes that have TensorFlow imported: ``python -m checkmate.backends.tf.task_server``.
 
-It imports what measurements need and waits. Each line of its stdin asks for a process: the folder of its
-task, where its output goes, its environment and its working folder. Two lines of stdout tell of it: the
-process, and in the end its exit code. TensorFlow's runtime, with allocators, threads and kernels, begins in
-the forked process only. So it is as fresh there as in one that imports TensorFlow itself.
+Each line of its stdin asks for a process: the folder of its task, where its output goes, its environment and
+its working folder. Two lines of stdout tell of it: the process, and in the end its exit code. TensorFlow's
+runtime begins in the forked process only, so it is as fresh there as in one that imports TensorFlow itself.
 
 With ``--once`` nothing is forked: this process becomes the one that is asked for. That is for machines with a
 GPU, whose driver does not bear a fork for certain.
@@ -40,9 +39,7 @@ Tasks = Mapping[str, Callable[..., Any]]
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """The files of a task in its folder.
-
-    ``task`` is JSON: what to ``do``, and its arguments. ``answer`` is ``{"ok": …}`` or ``{"error": …}``.
+    """``task`` is JSON: what to ``do``, and its arguments. ``answer`` is ``{"ok": …}`` or ``{"error": …}``.
     Each line of ``progress`` is one ``Progress``.
     """
 
@@ -62,7 +59,6 @@ class TaskFiles:
 
 
 def main() -> int:
-    """Serve until stdin ends, or nothing is asked for."""
     asked, told = os.dup(0), os.dup(1)
     empty = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
@@ -76,9 +72,8 @@ def main() -> int:
 
 
 def _imported_watched(asked: int) -> Tasks:
-    """Import what measures; the process ends if stdin does meanwhile.
-
-    No thread is left afterwards, as a fork would lose it.
+    """Import what measures; the process ends if stdin does meanwhile. No thread is left, as a fork would lose
+    it.
     """
     done, tell = os.pipe()
     watching = threading.Thread(target=_end_without, args=(asked, done))
@@ -92,10 +87,7 @@ def _imported_watched(asked: int) -> Tasks:
 
 
 def imported() -> Tasks:
-    """Import TensorFlow and what measures with it; return what can be done.
-
-    TensorFlow's runtime does not begin.
-    """
+    """Import TensorFlow, but do not begin its runtime; return what can be done."""
     import_quickly()
     from checkmate.backends.tf.costs import fresh
     from checkmate.backends.tf.live import elsewhere
@@ -122,9 +114,8 @@ def _end_without(asked: int, done: int) -> None:
 
 
 def do(files: TaskFiles, tasks: Tasks) -> int:
-    """Do the task; write answer and progress. Work that yields answers has each replace the one before.
-
-    What is done is one of ``tasks``, or any ``module:function``.
+    """Do one of ``tasks``, or any ``module:function``; of work that yields answers each replaces the one
+    before.
     """
     task = json.loads(files.task.read_text(encoding="utf-8"))
 
@@ -200,10 +191,7 @@ def _tell(told: int, fact: Mapping[str, int]) -> None:
 
 
 def _be(request: Mapping[str, Any], tasks: Tasks, parent: int | None = None) -> NoReturn:
-    """Be the process that was asked for, to its end.
-
-    ``parent``: the process that forked this one; this one ends with it.
-    """
+    """Be the process that was asked for, to its end, or to that of the ``parent`` that forked it."""
     code = 1
     try:
         if parent is not None:

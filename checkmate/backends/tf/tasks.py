@@ -1,8 +1,7 @@
-"""Run measurements in new processes that have TensorFlow imported. Does not import TensorFlow itself.
+"""Run measurements in new processes that have TensorFlow imported, without importing it here.
 
-They are of ``backends.tf.task_server``. On Linux a server forks them. A GPU's driver does not bear a fork for
-certain: where there is one, the next process imports TensorFlow while the last one measures, if there are
-cores for both.
+On Linux a server forks them. A GPU's driver does not bear a fork for certain: where there is one, the next
+process imports TensorFlow while the last one measures, if there are cores for both.
 """
 
 from __future__ import annotations
@@ -53,15 +52,10 @@ def run_task(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> dict[str, Any]:
-    """Have ``task`` done in a new process; return its answer.
+    """Have ``task`` done in a new process, with ``environment`` added; return its answer.
 
-    ``task["do"]`` names what is done: see ``task_server.do``. ``environment`` is added to the child's only.
-
-    Raises:
-        StepTooLargeError: the process ended the way processes do when memory runs out.
-        WorkerDiedError: it ended without an answer for another reason.
-        CancelledError: the user cancelled.
-        CheckmateError: the error that the task ended with.
+    Raises: StepTooLargeError: the process ended the way processes do when memory runs out. WorkerDiedError:
+    it ended without an answer for another reason. CancelledError, and the error that the task ended with.
     """
     with tempfile.TemporaryDirectory(prefix="checkmate-measure-") as folder:
         files = TaskFiles(Path(folder))
@@ -80,10 +74,7 @@ def run_task(
 
 
 def _done(folder: str, watched: _Watched, environment: dict[str, str], *, on_cpu: bool) -> tuple[str, int]:
-    """Have the task in ``folder`` done; return the process's output and exit code.
-
-    Where no server has TensorFlow imported, the process imports it first, which takes two seconds or more.
-    """
+    """Have the task in ``folder`` done; return the process's output and exit code."""
     servers = task_servers()
     server = None if servers is None else servers.take(environment, on_cpu=on_cpu)
     with _scratch(environment) as (output, inside):
@@ -106,19 +97,13 @@ def _done(folder: str, watched: _Watched, environment: dict[str, str], *, on_cpu
 
 
 def expect_tasks(environment: Mapping[str, str] = {}) -> None:
-    """Have TensorFlow imported for tasks to come.
-
-    That goes on beside what this process does, where a process that has imported it forks one for each task.
-    ``environment``: as for ``run_task``.
-    """
+    """Have TensorFlow imported for tasks to come, beside what this process does."""
     servers, own = task_servers(), _own_environment(environment)
     if servers is not None and not servers.once and (server := servers.take(own)) is not None:
         servers.give_back(server, own)
 
 
 class _ProgressRelay:
-    """Report the child's latest progress, or the seconds since it began."""
-
     def __init__(self, file: Path, report: Report) -> None:
         self._file, self._report = file, report
         self._latest: Progress | None = None
@@ -143,13 +128,9 @@ def run_process(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> tuple[str, int]:
-    """Run ``command`` to its end; return its output and its exit code.
+    """Run ``command`` to its end; return its output (both streams) and its exit code.
 
-    The output holds both streams. The seconds are reported while it runs. Its temporary files lie in a folder
-    that is removed when it ends, also when it is killed.
-
-    Raises:
-        CancelledError: the user cancelled; the process has ended.
+    Its temporary files lie in a folder that is removed when it ends, also when it is killed.
     """
     with _scratch(_own_environment(environment)) as (output, inside):
         child = start_child(command, stdout=output, stderr=subprocess.STDOUT, environment=inside)
@@ -176,8 +157,6 @@ def _text_of(output: IO[bytes]) -> str:
 
 @dataclass(frozen=True)
 class _Watched:
-    """What is said while a process runs, to whom, and whether to stop it."""
-
     message: str
     report: Report
     cancelled: Cancelled
@@ -201,10 +180,7 @@ def _measures_cpu(task: Mapping[str, Any]) -> bool:
 
 
 def error_without_answer(who: str, output: str, code: int) -> CheckmateError:
-    """Return the error for ``who``, a process that ended without an answer.
-
-    The exit code and what it printed tell whether it ran out of memory.
-    """
+    """Return the error for ``who``, a process that ended without an answer, maybe for want of memory."""
     lines = [line for line in output.splitlines() if line.strip()]
     details = {"output": "\n".join(lines[-40:])}
     name = signal.Signals(-code).name if -code in {entry.value for entry in signal.Signals} else ""
@@ -234,10 +210,7 @@ class NotBegunError(Exception):
 
 
 class TaskServer:
-    """A process that has TensorFlow imported, and forks one for each task. ``once``: it becomes the first.
-
-    ``output``: where it writes its errors.
-    """
+    """A process with TensorFlow imported that forks one for each task, or becomes the first (``once``)."""
 
     def __init__(
         self, environment: Mapping[str, str], *, once: bool = False, output: IO[bytes] | None = None
@@ -249,14 +222,11 @@ class TaskServer:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended; it does so by itself after an idle timeout."""
         return self.process.poll() is not None
 
     def begin(self, folder: str, output: str, environment: Mapping[str, str]) -> TaskProcess:
-        """Have a process do the task in ``folder``, and write to the file ``output``. The last one has ended.
-
-        Raises:
-            NotBegunError: the server has ended.
+        """Have a process do the task in ``folder``, after the last one; raise a ``NotBegunError`` if the
+        server has ended.
         """
         request = {"task": folder, "output": output, "environment": dict(environment), "folder": os.getcwd()}
         assert self.process.stdin is not None
@@ -268,7 +238,6 @@ class TaskServer:
         return TaskProcess(self)
 
     def told(self) -> list[dict[str, int]]:
-        """Return what it tells of the process: ``process``, and in the end ``code``."""
         pipe = self.process.stdout
         if pipe is None or pipe.closed or not select.select([pipe], [], [], 0)[0]:
             return []
@@ -291,10 +260,8 @@ class TaskProcess:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Look whether it has ended; return the exit code then.
-
-        Raises:
-            NotBegunError: the server ended before it began.
+        """Return the exit code if it has ended; raise a ``NotBegunError`` if the server ended before it
+        began.
         """
         ended = self._server.ended  # before the last of what it told is read
         for fact in self._server.told() if self.returncode is None else ():
@@ -323,9 +290,8 @@ class TaskProcess:
 
 
 class TaskServers:
-    """Keep a few servers, each for what TensorFlow reads when it is imported.
-
-    ``once``: they fork nothing. Each becomes a task's process, and the next one begins meanwhile.
+    """Keep a few servers, each for what TensorFlow reads when it is imported; ``once``: each becomes a task's
+    process.
     """
 
     def __init__(self, *, once: bool) -> None:
@@ -335,9 +301,8 @@ class TaskServers:
         self._busy = 0
 
     def take(self, environment: Mapping[str, str], *, on_cpu: bool = False) -> TaskServer | None:
-        """Return a server for processes in this environment; None: all are busy.
-
-        ``on_cpu``: they will measure the processor, which the next one's beginning would disturb.
+        """Return a server for this environment; None: all are busy. ``on_cpu``: the next one's import would
+        disturb what they measure.
         """
         if self.once and on_cpu:
             return None
@@ -361,7 +326,6 @@ class TaskServers:
         return TaskServer(environment, once=self.once) if found is None else found[1]
 
     def give_back(self, server: TaskServer, environment: Mapping[str, str]) -> None:
-        """Keep ``server`` for the next one who asks, if it goes on."""
         with self._lock:
             self._busy -= not self.once
             if self.once or server.ended:

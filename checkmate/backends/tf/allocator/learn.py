@@ -33,10 +33,8 @@ Pieces = tuple[int, ...]  # which of the node's ops asked, then the bytes of eac
 
 @dataclass(frozen=True)
 class LearnedByOp:
-    """What was learned of a step's nodes.
-
-    ``workspace``: node → bytes of scratch beyond the rules. ``reserves``: node → bytes of its outputs of
-    unknown size. ``pieces``: node → the requests that its scratch is made of. A convolution asks for its
+    """``workspace``: node → bytes of scratch beyond the rules. ``reserves``: node → bytes of its outputs of
+    unknown size. ``pieces``: node → the requests that its scratch is made of: a convolution asks for its
     turned input, its turned output and cuDNN's scratch one by one, and each takes a chunk of its own.
     """
 
@@ -58,8 +56,8 @@ def with_workspace(
 ) -> Graph:
     """Return ``graph`` with the sizes that were learned.
 
-    ``learned``: op → bytes beyond the rules. ``reserves``: value → its bytes, in place of an estimate.
-    ``pieces``: op → the requests that its bytes are made of, as in ``LearnedByOp``.
+    ``learned``: op → bytes beyond the rules. ``reserves``: value → its bytes. ``pieces``: op → the requests
+    that its bytes are made of.
     """
     reserves = {value: size for value, size in reserves.items() if graph.values[value].bytes != size}
     if not learned and not reserves:
@@ -82,10 +80,9 @@ def with_workspace(
 def learned_workspace(
     folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
 ) -> dict[int, int]:
-    """Return per node the bytes that its ops held beyond the replay in every one of ``traces``.
+    """Return per node the bytes that its ops held beyond the replay in every one of ``traces`` of ``steps``.
 
-    ``steps``: the schedule that was traced; None: the plain one. What only some runs show is a race. If a
-    node ran several times, the largest value counts.
+    What only some runs show is a race. If a node ran several times, the largest value counts.
     """
     ran = list(range(len(folded.nodes)) if steps is None else steps)
     seen = [_traced_rises(folded, trace, ran) for trace in traces]
@@ -134,9 +131,8 @@ def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) ->
 def learned_by_op(
     folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
 ) -> LearnedByOp:
-    """Return what a GPU's ``traces`` show of each node; ``steps`` as for ``learned_workspace``.
-
-    Scratch counts where it raises the most that the node holds.
+    """Return what a GPU's ``traces`` show of each node. Scratch counts where it raises the most that the node
+    holds.
     """
     ran = list(range(len(folded.nodes)) if steps is None else steps)
     asked = [_requests_by_op(folded, trace.memory, ran) for trace in traces]
@@ -194,7 +190,6 @@ def _requests_by_op(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Se
 
 
 def _size_of_reserve(folded: FoldedStep, op: int, sizes: list[int]) -> int | None:
-    """Return the largest of ``sizes`` that belongs to no output of known size; None: all sizes are known."""
     outputs = folded.structure.ops[op].outputs
     if not any(map(is_reserve, outputs)):
         return None
@@ -207,7 +202,6 @@ def _size_of_reserve(folded: FoldedStep, op: int, sizes: list[int]) -> int | Non
 
 
 def reserve_values(folded: FoldedStep) -> dict[int, list[int]]:
-    """Return per node its values whose size only a trace tells."""
     found: dict[int, list[int]] = defaultdict(list)
     for value, (op, number) in enumerate(folded.values):
         outputs = folded.structure.ops[op].outputs

@@ -1,7 +1,4 @@
-"""Predict the peak that the allocator's meter will show for a schedule.
-
-The step runs in a fresh process; its requests are replayed through a replica of the allocator.
-"""
+"""Predict the peak that the allocator's meter will show for a schedule in a fresh process."""
 
 from __future__ import annotations
 
@@ -72,7 +69,6 @@ def before_steps(
     *,
     small_chunks: bool = True,
 ) -> InitialAllocations:
-    """Return what the allocator was asked for before the first step, as in ``predicted_allocated``."""
     requests: list[Request] = []
     if small_chunks and (region := first_region(graph, schedule)):
         # The tensor that names the region's size is small, and gets a region of its own.
@@ -113,8 +109,7 @@ class _VariableBuffers:
 def usable_bytes(memory_bytes: int) -> int:
     """Return how much of an otherwise free GPU of ``memory_bytes`` TensorFlow's allocator takes.
 
-    It leaves 225 MiB to the system if there are less than 2 GiB, else up to 1.5 GiB, by the GPU's generation
-    (``MinSystemMemory`` in TensorFlow's gpu_device.cc). The largest value is assumed.
+    It leaves 225 MiB if there are less than 2 GiB, else up to 1.5 GiB (``MinSystemMemory`` in gpu_device.cc).
     """
     return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
 
@@ -126,7 +121,6 @@ def _memory(graph: Graph) -> int:
 def _requests_in_order(
     folded: FoldedStep, graph: Graph, steps: Sequence[int], *, plain: bool = False
 ) -> tuple[list[Allocation], list[tuple[int, bool, int]]]:
-    """Return the buffers, and in order (execution, is it a release, number of the buffer)."""
     buffers = [*allocations(folded, steps, graph, plain=plain), *scratch_of_nodes(folded, graph, steps)]
     moments = [(buffer.born, False, number) for number, buffer in enumerate(buffers)]
     moments += [(buffer.freed, True, number) for number, buffer in enumerate(buffers)]
@@ -134,9 +128,8 @@ def _requests_in_order(
 
 
 def small_chunk_sizes(structure: Structure) -> tuple[int, ...]:
-    """Return the bytes of each chunk to set aside for the step's small buffers, rising.
-
-    ``checkmate.backends.tf.emit.set_aside`` sets them aside, and says why.
+    """Return the bytes of each chunk to set aside for the step's small buffers, rising (``emit.set_aside``
+    says why).
     """
     found: Counter[int] = Counter()
     for op, kind in zip(structure.ops, structure.kinds, strict=True):
@@ -152,7 +145,6 @@ def small_chunk_sizes(structure: Structure) -> tuple[int, ...]:
 
 
 def small_chunk_requests(structure: Structure) -> Iterator[Request]:
-    """Yield requests of each chunk and one that stays behind it, and the chunks' releases."""
     sizes = small_chunk_sizes(structure)
     for number, size in enumerate(sizes):
         yield Request(_FIRST_CHUNK + 2 * number, size)

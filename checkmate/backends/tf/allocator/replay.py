@@ -1,9 +1,7 @@
 """Replay every request and release of the emitted step, op by op.
 
-``simulate`` counts bytes, but an allocator also cares which tensor comes and goes when. The replay follows
-the emission (``backends.tf.emit.ordered``) copy by copy, with the same rules for taking over, viewing and
-keeping buffers as the folding (``backends.tf.trace.coarsen``). The replica of the allocator is fed with it,
-and traced steps are compared with it per op.
+An allocator, unlike ``simulate``, cares which tensor comes and goes when. The replay follows the emission
+(``backends.tf.emit.ordered``) with the folding's rules for taking over, viewing and keeping buffers.
 """
 
 from __future__ import annotations
@@ -159,7 +157,6 @@ class _StepReplay:
                 buffer.ends.update((reader, now) for reader in buffer.readers - {now})
 
     def _beside(self, now: int, execution: _Execution) -> Iterator[_OpenAllocation]:
-        """Yield what an execution asks for beside its outputs: scratch, and a copy of a variable."""
         at = execution.position
         if scratch := self.folded.structure.scratch.get(execution.op, 0):
             yield _OpenAllocation(execution.op, at, scratch, now, now, at, readers={now})
@@ -191,8 +188,8 @@ def allocations(
 ) -> list[Allocation]:
     """Return every buffer that the emitted ``steps`` (nodes) ask for, in that order.
 
-    ``graph``: the step's graph with the sizes that were learned of its values; None: as traced. ``plain``:
-    they are the plain step, which gives assigned variables new buffers.
+    ``graph``: with the learned sizes of its values; None: as traced. ``plain``: assigned variables get new
+    buffers.
     """
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:
@@ -221,8 +218,7 @@ def scratch_of_nodes(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> 
 def requests_of_step(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> StepRequests:
     """Return what ``steps`` ask for: one part per op of the emitted step.
 
-    ``graph``: ``folded.graph``, or the same with what was learned on the device. Two steps that must keep
-    their order are one that writes over a buffer, and one that reads it before.
+    Two steps that must keep their order are one that writes over a buffer, and one that reads it before.
     """
     found = allocations(folded, steps, graph)
     lengths = [len(folded.nodes[node]) for node in steps]

@@ -1,8 +1,4 @@
-"""Measure costs in a process of their own.
-
-This process then needs neither a memory meter nor the device's memory. A GPU serves one process at a time. A
-plain step that does not fit ends only the process that runs it.
-"""
+"""Measure costs in a process of their own, which a plain step that does not fit may end."""
 
 from __future__ import annotations
 
@@ -41,14 +37,8 @@ def with_costs(
 ) -> FoldedStep:
     """Return ``folded`` with costs as ``options`` say.
 
-    ``request``: what ``folded`` is the step of, to measure in a child; None: in this process. Nothing is run
-    if the costs of all ops are known, or if they are analytic. The child looks costs up by itself, and takes
-    the known ones if the machine is busy again by then.
-
-    Raises:
-        StepTooLargeError, ProfileError: the step does not fit, or could not be measured.
-        WorkerDiedError: the measuring process ended.
-        CancelledError: the user cancelled; its hint says what is kept.
+    ``request``: what ``folded`` is the step of, to measure in a child; None: here. The child looks costs up
+    by itself, and takes the known ones if the machine is busy again by then.
     """
     if options.kind == "analytic":
         return dataclasses.replace(folded, graph=analytic_costs(folded))
@@ -79,14 +69,8 @@ def with_costs_of_scheduled_step(
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
-    """Return ``folded`` with costs measured on a scheduled step, or estimated.
-
-    This is for a plain step that does not fit; ``why`` says so. The scheduled step runs in a fresh process,
-    which has the device's memory to itself. Costs are estimated if that step cannot be run either.
-
-    Raises:
-        NoScheduleError: there is none for the budget.
-        CancelledError: the user cancelled.
+    """Return ``folded`` with costs measured on a scheduled step, as the plain one does not fit (``why``);
+    else estimated.
     """
     graph = session.estimated_graph(folded, why)
     estimated = dataclasses.replace(folded, graph=graph)
@@ -128,13 +112,10 @@ def _measured_in_child(
 
 
 def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Measure the costs of one step in this process.
+    """Measure the costs of the step of ``task["request"]`` in this process.
 
-    ``task``: ``request``, ``store`` (a path or None), ``refresh``. Or ``request`` and ``steps``, the schedule
-    to run where the plain step does not fit; nothing is looked up then, because a cache knows plain steps
-    only. Returns ``costs`` (seconds per op), ``notes`` (how they were measured), ``workspace`` (op → bytes
-    learned), ``reserves`` (value → bytes learned), ``pieces`` (op → the requests that its workspace is made
-    of).
+    With ``steps``, a schedule to run where the plain step does not fit, nothing is looked up: a cache knows
+    plain steps only. What was learned is by op or value number.
     """
     request = ModelRequest.from_json(task["request"])
     folded = session.prepare(request, here=True, report=silent, cancelled=never)

@@ -1,12 +1,8 @@
 """Reuse costs that an earlier profile of this machine measured.
 
-Nodes with the same *signature* run the same kernels on as many bytes. A signature holds for each op of the
-node: its type, the attributes that change what is computed, shapes and dtypes of what it reads and writes,
-the values of small integer inputs (axes, permutations), and which op of the node it reads from. It also holds
-the surroundings: device, TensorFlow, threads, and how TensorFlow may rewrite the graph.
-
-Nodes of a step with one signature are one entry with the mean of their costs, so the total of a step stays
-the same. What was read on a busy machine counts as not known once the machine is quiet.
+Nodes with the same *signature* run the same kernels on as many bytes, under the same device, TensorFlow,
+threads and rewriting. Those of a step are one entry with the mean of their costs, so the total of a step
+stays the same. What was read on a busy machine counts as not known once the machine is quiet.
 """
 
 from __future__ import annotations
@@ -45,10 +41,10 @@ _NO_MATTER = frozenset({"container", "shared_name", "seed", "seed2", "parallel_i
 class NodeCosts:
     """What one profile found per node, from ``runs`` runs.
 
-    ``spread``: over the median. ``workspace``: bytes. ``slack``: bytes that the allocator showed per byte
-    requested. ``reading``: how this profile read them. ``older``: how the nodes were read whose costs are not
-    of this profile alone. ``reserves``: per node the bytes of outputs whose size no shape tells; 0: none, or
-    not learned. ``pieces``: per node the requests that its workspace is made of, where they are known.
+    ``spread``: over the median. ``workspace``, ``reserves``: bytes beyond the rules, and of outputs whose
+    size no shape tells. ``slack``: bytes that the allocator showed per byte requested. ``older``: how the
+    nodes were read whose costs are not of this profile alone. ``pieces``: the requests that a workspace is
+    made of.
     """
 
     seconds: tuple[float, ...]
@@ -79,7 +75,6 @@ class NodeCosts:
 
     @property
     def noisy(self) -> int:
-        """How many nodes that matter have costs that differ from run to run."""
         least = _MATTERS * sum(self.seconds)
         return sum(s > _NOISY and c > least for s, c in zip(self.spread, self.seconds, strict=True))
 
@@ -106,10 +101,8 @@ class KnownCosts:
         refresh: bool,
         is_quiet: Callable[[], bool] = lambda: False,
     ) -> KnownCosts:
-        """Look every node up in ``store``.
-
-        Nothing is known without a store, or with ``refresh``: then all is measured anew. ``is_quiet``: asked
-        only if entries are doubtful; if it returns true, those are measured again.
+        """Look every node up; nothing is known without a store, or with ``refresh``. ``is_quiet``: asked only
+        if entries are doubtful.
         """
         if store is None:
             return cls((), {}, None)
@@ -134,13 +127,11 @@ class KnownCosts:
 
     @property
     def runs_wanted(self) -> int:
-        """How many more runs the nodes need that are not known well enough, at least 1."""
         unknown = [self.entries.get(key) for node, key in enumerate(self.keys) if self.entry(node) is None]
         had = [0 if entry is None or entry.is_complete else entry.runs for entry in unknown]
         return max(1, ENOUGH_RUNS - min(had, default=0))
 
     def costs(self) -> NodeCosts:
-        """Return the costs of all nodes; all must be known."""
         found = [self.entries[key] for key in self.keys]
         return NodeCosts(
             seconds=tuple(entry.seconds for entry in found),
@@ -156,10 +147,9 @@ class KnownCosts:
     def merged(self, measured: NodeCosts) -> NodeCosts:
         """Return ``measured`` with the known costs in place of new ones.
 
-        What the known nodes took in all, then and now, tells how much busier the machine was. A busy machine
-        only adds to the time of a step, so the quicker of the two is believed, and the other is scaled to it.
-        The costs of an interrupted profile are weighted by its runs. A node that is measured again on purpose
-        takes its new cost, unless that was read worse.
+        A busy machine only adds to the time of a step, so the quicker reading of the known nodes is believed,
+        and the other is scaled to it. An interrupted profile is weighted by its runs. A node that is measured
+        again on purpose takes its new cost, unless that was read worse.
         """
         if not self.entries:
             return measured
@@ -205,10 +195,9 @@ class KnownCosts:
         return None if entry is None or (measured_again and now.replaces(entry.reading)) else entry
 
     def keep(self, costs: NodeCosts, graph: Graph, *, ended: bool) -> bool:
-        """Keep the merged ``costs`` of the nodes that were not known.
+        """Keep the merged ``costs`` of the nodes that were not known; return whether any was kept.
 
-        Without ``ended`` they are kept as unfinished, for a later profile to continue. Returns whether any
-        cost was kept: the store keeps what was read better before.
+        Without ``ended`` they are kept as unfinished, for a later profile to continue.
         """
         if self.store is None:
             return False
@@ -247,7 +236,6 @@ class KnownCosts:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return for the graph's metadata how many costs were known, of when, and how many are new."""
         dates = sorted(self.entries[self.keys[node]].date for node in self.nodes)
         facts: dict[str, Any] = {"ops": len(dates), "measured_now": len(self.keys) - len(dates)}
         if dates:
@@ -263,15 +251,9 @@ def _pieces_in(entry: KnownCost) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class CostOptions:
-    """How the costs of a step are found.
-
-    ``kind``: ``measured`` or ``analytic``. ``store``: earlier costs are looked up there, and new ones are
-    kept there; None: neither. ``refresh``: nothing is looked up. ``estimated``: called with the graph with
-    analytic costs before anything is measured. ``meter``: tells how busy the machine is. Costs that were read
-    on a busy machine are measured again when it is quiet.
-
-    Raises:
-        UsageError: ``kind`` is neither.
+    """``kind``: ``measured`` or ``analytic``. ``store``: where costs are looked up (but with ``refresh``) and
+    kept. ``estimated``: called with the graph with analytic costs before anything is measured. ``meter``:
+    tells whether the machine is quiet, so that doubtful costs are measured again.
     """
 
     kind: str
@@ -289,7 +271,6 @@ class CostOptions:
 
 
 def signatures(folded: FoldedStep) -> list[str]:
-    """Return one signature per node of the graph: a SHA-256 in hexadecimal."""
     around = json.dumps(_surroundings(folded), sort_keys=True)
     found: list[str] = []
     for node, members in enumerate(folded.nodes):
@@ -339,10 +320,8 @@ def _described(folded: FoldedStep, members: tuple[int, ...]) -> list[str]:
 
 
 def described_bodies(op: tf.Operation) -> Iterator[str]:
-    """Yield lines on the functions that ``op`` calls, nested ones too: bodies of loops and branches.
-
-    Names are left out: they change from trace to trace. What the op is called with decides too, so its small
-    numbers come first.
+    """Yield lines on the functions that ``op`` calls, and its small numbers; names change from trace to
+    trace.
     """
     if not _calls_function(op):
         return
@@ -386,7 +365,6 @@ def _calls_function(op: tf.Operation) -> bool:
 
 
 def _small_value(tensor: tf.Tensor) -> Any:
-    """Return the values of a constant of few numbers as an array, else None."""
     few = tensor.shape.is_fully_defined() and tensor.shape.num_elements() <= _SMALL
     return tf.get_static_value(tensor) if few else None
 

@@ -1,10 +1,8 @@
 """Give the nodes of the folded step their costs, measured or estimated.
 
-To measure, the plain schedule, or another one, is emitted and run warm under TensorFlow's profiler a few
-times. The seconds of a node are the median over the runs of what its ops took. They are scaled so that
-together they are the least time of the step without the profiler. The kernels, fusions and threads are those
-that the scheduled step will really use, so a recomputation is priced at what it costs there. An estimated
-cost is a count of operations.
+To measure, a schedule is emitted and run warm under TensorFlow's profiler a few times. The seconds of a node
+are the median over the runs, scaled so that together they are the least time of the step without the
+profiler. The kernels, fusions and threads are those that the scheduled step will really use.
 """
 
 from __future__ import annotations
@@ -68,16 +66,11 @@ def measured_costs(
 ) -> Graph:
     """Return the graph with measured costs in seconds.
 
-    Nothing is run if ``known`` has every op. Otherwise the step is measured, in fewer runs if most ops are
-    known, and the known costs are merged in. Updates of the model's state by the measuring runs are undone.
-    ``meter`` tells what other programs took of the machine meanwhile. ``schedule``: what is run to measure,
-    where the plain step does not fit; None: the plain step. ``metadata["profile"]`` says how and when the
-    costs were measured; its ``reading`` tells how busy the machine was, and how far the runs were apart.
+    Nothing is run if ``known`` has every op; in fewer runs if it has most. The model's state is restored.
+    ``schedule``: what is run, where the plain step does not fit. ``metadata["profile"]`` says how the costs
+    were measured.
 
-    Raises:
-        StepTooLargeError: the step does not fit the device's memory.
-        ProfileError: TensorFlow could not run the step, or its profiler saw no ops.
-        CancelledError: the user cancelled; its hint says what is kept.
+    Raises: StepTooLargeError, ProfileError: it could not be run. CancelledError: its hint says what is kept.
     """
     if known.is_all:
         report(Progress("measure", 1, 1, f"all {folded.graph.n} ops were measured before"))
@@ -118,10 +111,6 @@ def graph_with_costs(
     reserves: Mapping[int, int] = {},
     pieces: Mapping[int, Sequence[int]] = {},
 ) -> Graph:
-    """Return ``graph`` with measured ``seconds`` per op, and the learned sizes (``with_workspace``).
-
-    ``notes``: how the costs were measured; its ``caveat`` becomes a note of the graph.
-    """
     metadata = {**graph.metadata, "profile": notes}
     if "caveat" in notes:
         metadata["notes"] = [*graph.origin.notes, notes["caveat"]]
@@ -130,7 +119,6 @@ def graph_with_costs(
 
 
 def analytic_costs(folded: FoldedStep) -> Graph:
-    """Return the graph with TensorFlow's counts of operations as costs; else one per output element."""
     return _with_op_costs(folded.graph, node_operations(folded), CostUnit.FLOP, CostOrigin.ANALYTIC)
 
 
@@ -140,7 +128,6 @@ def _with_op_costs(graph: Graph, costs: Sequence[float], unit: CostUnit, origin:
 
 
 def node_operations(folded: FoldedStep) -> list[float]:
-    """Return the number of operations of each node."""
     structure = folded.structure
     return [sum(operations(structure.ops[op]) for op in members) for members in folded.nodes]
 
@@ -154,7 +141,6 @@ def measure_nodes(
     meter: LoadMeter,
     schedule: Schedule,
 ) -> tuple[NodeCosts, dict[str, Any]]:
-    """Measure what the nodes cost when the step runs as ``schedule``; return that, and notes on how."""
     counts = _RunCounts.for_rest_of(known, folded.graph.n)
     report(Progress("measure", message="building the step that is measured"))
     runs = _Runs(folded, schedule, compile_step(folded, schedule), batch, meter)
@@ -172,7 +158,6 @@ def measure_nodes(
 
 
 def kept_hint(runs: int) -> str:
-    """Return the hint on what a profile cancelled after ``runs`` runs kept. Empty for no runs."""
     if not runs:
         return ""
     count = f"{runs} run{'' if runs == 1 else 's'}"
@@ -181,10 +166,8 @@ def kept_hint(runs: int) -> str:
 
 @dataclass(frozen=True)
 class _RunCounts:
-    """How often a profile runs the step.
-
-    ``warm``: before anything is measured. ``timed``: only timed. ``least``, ``most``: timed and traced.
-    ``earlier``: runs of an interrupted profile, which count too.
+    """How often a profile runs the step: untimed, only timed, timed and traced; ``earlier``: runs of an
+    interrupted profile.
     """
 
     warm: int
@@ -205,11 +188,10 @@ class _RunCounts:
 
 @dataclass(eq=False)
 class _Runs:
-    """The step as it is run to measure it, and what its runs show.
+    """The step as it is run to measure it.
 
-    ``ratio``: bytes at the peak of the allocator's meter per byte that the schedule requests. ``since``: when
-    the first run began. ``walls``: seconds of the step without the profiler. ``seconds``: per traced run and
-    node.
+    ``ratio``: bytes at the peak of the meter per byte requested. ``walls``: seconds of the step without the
+    profiler. ``seconds``: per traced run and node.
     """
 
     folded: FoldedStep
@@ -237,13 +219,11 @@ class _Runs:
         self.function(*self.batch)[0].numpy()  # waits for the device
 
     def time(self) -> None:
-        """Run the step once without the profiler."""
         begun = self.meter.clock()
         self.run()
         self.walls.append(self.meter.clock() - begun)
 
     def begin(self) -> None:
-        """Read the allocator's meter in one run."""
         meter = settings_here(self.device).meter
         reset_peak(meter)
         self.run()
@@ -251,7 +231,7 @@ class _Runs:
         self.since = self.meter.read()
 
     def add(self) -> bool:
-        """Time the step once and trace it once. Returns whether the profiler saw ops."""
+        """Return whether the profiler saw ops."""
         self.time()
         self.traces.append(trace_run(self.run, device=self.device))
         self.seconds.append(node_seconds(self.folded, self.traces[-1], self.steps))
@@ -352,7 +332,6 @@ def _explained(what: str) -> Iterator[None]:
 
 
 def compile_step(folded: FoldedStep, schedule: Schedule) -> Any:
-    """Return the scheduled step as a concrete function."""
     step = ordered_step(folded, schedule)
 
     def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:

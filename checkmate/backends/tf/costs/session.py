@@ -40,10 +40,6 @@ def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
 
     TensorFlow gives the one process that measures nearly all memory of a GPU, and never takes any back.
     ``here``: this process runs steps on the device, as GPU:0. Otherwise every GPU is hidden.
-
-    Raises:
-        UsageError: a GPU was asked for and TensorFlow sees none.
-        CheckmateError: this process has taken the GPU before.
     """
     gpus = tf.config.list_physical_devices("GPU")
     wanted = request.device or ("gpu" if gpus else "cpu")
@@ -96,7 +92,6 @@ def _show_only(gpus: Sequence[Any]) -> None:
 
 
 def visible_devices() -> list[dict[str, object]]:
-    """Return one row per device: name, description, available, why not."""
     found = enumerate(tf.config.list_physical_devices("GPU"))
     gpus = [(f"gpu:{number}" if number else "gpu", _gpu_name(gpu, gpu.name), "") for number, gpu in found]
     rows = [("cpu", processor_name(), ""), *(gpus or [("gpu", "", "TensorFlow sees no GPU")])]
@@ -104,14 +99,7 @@ def visible_devices() -> list[dict[str, object]]:
 
 
 def prepare(request: ModelRequest, *, here: bool = False, report: Report, cancelled: Cancelled) -> FoldedStep:
-    """Load the model, trace its training step and fold it; costs are still 0.
-
-    ``here``: as for ``choose_device``.
-
-    Raises:
-        LoadError, TraceError: with the reason.
-        CancelledError: the user cancelled.
-    """
+    """Load the model, trace its training step and fold it; costs are still 0."""
     device = choose_device(request, here=here)
     kernels = Kernels(request.kernels) if request.kernels else kernels_here(device.kind)
     report(Progress("load", message=f"loading {request.shown}"))
@@ -162,9 +150,10 @@ def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict
 
 
 def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` with the batch, kernels and folding of ``graph``.
+    """Return ``request`` with the batch, kernels and folding of ``graph``, to fold into that graph in any
+    process.
 
-    It then folds into that graph in any process. Graphs of before 0.2 name no kernels; they follow oneDNN's.
+    Graphs of before 0.2 name no kernels; they follow oneDNN's.
     """
     kernels = graph.origin.kernels or Kernels.ONEDNN.value
     batch, known = graph.batch_size or request.batch_size, graph.origin.fused
@@ -177,13 +166,11 @@ def with_kernels_here(request: ModelRequest) -> ModelRequest:
 
 
 def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
-    """Return the graph with analytic costs instead of measured ones, and a note that says why."""
     graph = analytic_costs(folded)
     notes = [*graph.origin.notes, f"{ESTIMATED}: {why}"]
     return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
 
 
 def flat_batch(loaded: LoadedModel) -> list[tf.Tensor]:
-    """Return one random but legal batch as the traced step takes it: inputs, then labels."""
     inputs, labels = loaded.make_batch()
     return [*inputs, *labels]

@@ -1,8 +1,4 @@
-"""Flatten a batch, or a step's arguments, into a list of tensors.
-
-``fit`` and custom loops give batches as (x, y, sample weights) in any structure. A step of the user's own
-takes what it likes.
-"""
+"""Flatten a batch, or a step's arguments, into a list of tensors."""
 
 from __future__ import annotations
 
@@ -29,11 +25,9 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class BatchLayout:
-    """The structure, shapes and dtypes of a batch.
-
-    ``structure``: such as (x, y, sample weights), with the number of a tensor at every leaf, -1 where there
-    is None. ``specs``: shape and dtype per tensor. ``key``: the same in a form that can be looked up; two
-    batches with equal keys run the same traced step. ``problem``: why no step can be planned for it.
+    """``structure``: such as (x, y, sample weights), with the number of a tensor at every leaf, -1 where
+    there is None. ``key``: two batches with equal keys run the same traced step. ``problem``: why no step can
+    be planned for it.
     """
 
     structure: Any
@@ -42,12 +36,6 @@ class BatchLayout:
     problem: TraceError | None = None
 
     def require_plannable(self) -> None:
-        """Raise an error if no step can be planned for such a batch.
-
-        Raises:
-            DynamicShapeError: the shape of a tensor is not known.
-            TraceError: it holds text, a sparse or ragged tensor, or what is no tensor.
-        """
         if self.problem is not None:
             # A new one each time: its frames would keep the batch.
             raise type(self.problem)(str(self.problem), hint=self.problem.hint)
@@ -67,7 +55,6 @@ class BatchLayout:
         return keras.tree.map_structure(leaf, self.structure)
 
     def names(self, name: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> tuple[str, ...]:
-        """Return a name for each tensor. ``name``: maps its path in the structure to parts of the name."""
         found: dict[int, str] = {}
         for path, leaf in keras.tree.flatten_with_path(self.structure):
             if not isinstance(leaf, Constant) and leaf >= 0:
@@ -95,9 +82,8 @@ def distinct_names(wanted: Mapping[int, str]) -> tuple[str, ...]:
 
 
 def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
-    """Return the layout and the tensors of ``data``, a batch as Keras hands it to ``train_step``.
-
-    Arrays become tensors. Where no step can be planned for it, its layout says why.
+    """Return the layout and the tensors of ``data``, a batch as Keras hands it to ``train_step``; a bad one's
+    layout says why.
     """
     try:
         parts = keras.utils.unpack_x_y_sample_weight(data)
@@ -112,7 +98,6 @@ def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
 
 
 def require_examples(layout: BatchLayout) -> None:
-    """Raise a ``TraceError`` if a batch of ``layout`` has no examples."""
     if not layout.batch_size:
         raise TraceError("the batch has no examples", hint="give one with as many as fit will have")
 

@@ -1,5 +1,3 @@
-"""Load a model from a file, an application, a sample or a function."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -21,16 +19,10 @@ _COMPILED = (tf.types.experimental.PolymorphicFunction, tf.types.experimental.Co
 
 
 def load_model(request: ModelRequest) -> LoadedModel:
-    """Load the model, or the training step, that ``request`` names.
+    """Load the model, compiled and with its optimizer's state built, or the training step, that ``request``
+    names.
 
-    A model is compiled, with its weights and its optimizer's state built. The process is left as it was: no
-    seed is set, and the dtype policy is put back.
-
-    Raises:
-        LoadError: the model cannot be found, read or safely opened.
-        DynamicShapeError: the shape of an input is open.
-        TraceError: it has no training step that could be scheduled.
-        UsageError: an option does not fit the model.
+    The process is left as it was: no seed is set, and the dtype policy is put back.
     """
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(

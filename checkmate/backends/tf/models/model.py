@@ -30,11 +30,9 @@ class ModelLike:
 
 @dataclass(frozen=True, eq=False)
 class OwnStep:
-    """A training step that is not Keras's own, and an example for it.
+    """A training step that is not Keras's own, and an example for it: an array for each tensor of ``layout``.
 
-    ``spec``: what errors call it. ``call``: the step as a function of the flat tensors of ``layout``.
-    ``names``: of these tensors. ``values``: the example, an array for each of them. ``sized``: it can be made
-    for another batch size.
+    ``spec``: what errors call it. ``sized``: it can be made for another batch size.
     """
 
     spec: str
@@ -47,16 +45,12 @@ class OwnStep:
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A compiled Keras model and the description of one batch.
+    """A compiled Keras model and the description of one batch, flat.
 
-    ``input_specs``, ``label_specs``: flat, in the order in which the step takes them. ``input_structure``,
-    ``label_structure``: the structures that the model's call and loss take, with the index of a spec at every
-    leaf; -1 where an output has no loss and so no label. ``vocabularies``: per input how many token ids are
-    legal, 0 where it holds no ids. ``label_kinds``: per label ``float``, ``binary``, ``one_hot`` or
-    ``class``. ``label_classes``: number of classes (0 where it does not apply).
-    ``notes``: every default that was taken, in words. ``jit_compiled``: the user compiled it for XLA.
-    ``own``: the step, where it is not Keras's own. All its tensors are inputs then, and ``model`` may be a
-    ``ModelLike``.
+    Structures have the index of a spec at every leaf; -1 where an output has no loss and so no label.
+    ``vocabularies``: how many token ids are legal, 0: no ids. ``label_kinds``: as in ``models.arrays``.
+    ``notes``: every default that was taken. ``jit_compiled``: XLA compiles it. ``own``: the step, where it is
+    not Keras's own; all its tensors are inputs then, and ``model`` may be a ``ModelLike``.
     """
 
     model: Any
@@ -75,23 +69,16 @@ class LoadedModel:
 
     @property
     def any_batch(self) -> bool:
-        """Whether the step can be traced for another batch size."""
         return self.own is None or self.own.sized
 
     def pack_inputs(self, tensors: Sequence[tf.Tensor]) -> Any:
         return _pack(self.input_structure, tensors)
 
     def pack_labels(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """Return flat labels in the structure of the model's outputs; None where an output has no loss."""
         return _pack(self.label_structure, tensors)
 
     def make_batch(self, seed: int = 0) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Return random but legal (inputs, labels), flat.
-
-        Token ids are within the vocabulary, class ids within the classes. Ids avoid 0 if they can: it often
-        means padding, and a step without padding is the one to measure. A step that is not Keras's own gets
-        its example, whatever the seed.
-        """
+        """Return random but legal (inputs, labels), flat; the example of a step that is not Keras's own."""
         if self.own is not None:
             return [_tensor(*pair) for pair in zip(self.own.values, self.input_specs, strict=True)], []
         random = np.random.default_rng(seed)
@@ -117,7 +104,6 @@ def keras_model(
     notes: tuple[str, ...] = (),
     jit_compiled: bool = False,
 ) -> LoadedModel:
-    """Return the compiled Keras ``model`` with its batch as described."""
     return LoadedModel(
         model,
         name,

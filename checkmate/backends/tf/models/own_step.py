@@ -1,7 +1,7 @@
 """Load a training step that is not Keras's own, with an example for it.
 
-It is a function of tensors that came with an example of its arguments, or the ``train_step`` that a model
-brings along. Such a model may come with a batch too; if not, one is made that fits its inputs.
+It is a function of tensors that came with an example, or the ``train_step`` that a model brings along, with a
+batch or else one that fits its inputs.
 """
 
 from __future__ import annotations
@@ -38,30 +38,18 @@ _NO_LABELS = Labels((), (), (), None)
 
 
 def has_own_step(model: Any) -> bool:
-    """Return whether ``model`` brings a ``train_step`` of its own along."""
     return getattr(model.train_step, "__func__", None) is not keras.Model.train_step
 
 
 def as_function(step: Any) -> Any:
-    """Return ``step`` as a ``tf.function``, which it (or the method of an object) may be already."""
     return step if isinstance(step, tf.types.experimental.PolymorphicFunction) else tf.function(step)
 
 
 def is_own_step(found: FromCode) -> bool:
-    """Return whether what was found has a step that is not Keras's own, or came with a batch for it."""
     return found.has_example or has_own_step(found.subject)
 
 
 def load_own_step(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
-    """Return the step that was found, ready to be traced.
-
-    Raises:
-        UsageError: the model is not compiled or runs eagerly, an option does not fit, or a batch size was
-            chosen that the example has not.
-        TraceError: no batch was given, and none that was tried fits; or the example holds no tensors.
-        DynamicShapeError: the shape of a batch is not known.
-        JitCompiledError: XLA compiles it.
-    """
     with naming(request.model):
         if isinstance(found.subject, keras.Model):
             return _load_train_step(found, request, notes)
@@ -309,10 +297,8 @@ def _show(spec: ArraySpec) -> str:
 
 
 def layers_of(function: Any) -> tuple[Any, ...]:
-    """Return the layers and models that ``function`` refers to, each once.
-
-    Those are its globals, its closure and the object that it is a method of, and what the functions and
-    modules among these refer to. Layers inside layers are left out.
+    """Return the outermost layers and models that ``function`` refers to, directly or through functions,
+    objects and modules.
     """
     found: list[Any] = []
     seen: set[int] = set()

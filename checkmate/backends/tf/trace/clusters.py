@@ -73,7 +73,6 @@ def _big(structure: Structure, key: Key) -> bool:
 def _join_to_producers(
     structure: Structure, union: UnionFind, readers: dict[Key, list[int]], kept: frozenset[Key]
 ) -> None:
-    """Join ops with the producer of their input, by rule 1."""
     # Of each group, by its representative: the position of the first member, the inputs, the members.
     first: dict[int, int] = {op: op for op in structure.heavy}
     inputs_of: dict[int, set[Key]] = {op: set(structure.direct_inputs(op)) for op in structure.heavy}
@@ -108,7 +107,6 @@ def _join_to_producers(
 def _join_broadcasts(
     structure: Structure, union: UnionFind, readers: dict[Key, list[int]], kept: frozenset[Key]
 ) -> None:
-    """Join ops with their only reader, by rule 2."""
     for op in reversed(structure.heavy):
         traced = structure.ops[op]
         outputs = list(structure.outputs(op))
@@ -125,7 +123,6 @@ def _join_broadcasts(
 
 
 def _join_bias_gradients(structure: Structure, union: UnionFind) -> None:
-    """Join bias gradients with filter gradients, by rule 3."""
     by_gradient: dict[Key, int] = {}
     for op in structure.heavy:
         if structure.ops[op].type in _FILTER_GRADIENTS and structure.phase(op) is Phase.BACKWARD:
@@ -140,7 +137,6 @@ def _join_bias_gradients(structure: Structure, union: UnionFind) -> None:
 
 
 def _join_updates(structure: Structure, union: UnionFind) -> None:
-    """Join all ops that update one variable, by rule 4."""
     written = _written_variables(structure)
     by_variable: dict[str, int] = {}
     for op in structure.heavy:
@@ -158,7 +154,6 @@ def _join_updates(structure: Structure, union: UnionFind) -> None:
 
 
 def _join_list_readers(structure: Structure, union: UnionFind, readers: dict[Key, list[int]]) -> None:
-    """Join what reads a list as one tensor with the loop that wrote it. This is rule 5."""
     for op in structure.heavy:
         if structure.ops[op].type in _LIST_READERS:
             root = structure.root(structure.ops[op].inputs[0])
@@ -167,10 +162,9 @@ def _join_list_readers(structure: Structure, union: UnionFind, readers: dict[Key
 
 
 def _written_variables(structure: Structure) -> set[str]:
-    """Return the names of the resources that updates write.
+    """Return the resources that updates write.
 
-    A resource that is only read, such as a learning rate, must not tie ops together: the updates of all
-    variables would become one node, and every gradient would be held until the last.
+    One that is only read, such as a learning rate, must not tie all updates into one node.
     """
     return {
         tensor.name
@@ -182,10 +176,10 @@ def _written_variables(structure: Structure) -> set[str]:
 
 
 def ordered_clusters(structure: Structure, union: UnionFind) -> list[tuple[int, ...]]:
-    """Return the groups of ``union`` in a valid order.
+    """Return the groups of ``union`` in the order of their last ops; updates by gradients come as early as
+    they can.
 
-    They are ordered by the position of their last op; updates by gradients come as early as they can run. A
-    group that would be part of a cycle is taken apart again, so the result is always valid.
+    A group that would be part of a cycle is taken apart again.
     """
     groups = sorted(sorted(members) for members in union.to_sets())
     while True:

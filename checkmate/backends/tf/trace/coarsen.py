@@ -1,8 +1,8 @@
-"""Fold the traced step into the graph that is scheduled.
+"""Fold the traced step into the graph that is scheduled, whose memory is exact.
 
-The graph has a few hundred nodes, and its memory is exact. A node is a cluster of heavy ops
-(``backends.tf.trace.clusters``). A value is a heavy output that another node reads, or that leaves the step.
-What a node allocates and frees by itself is its workspace; it is found by replaying the node's ops.
+A node is a cluster of heavy ops (``backends.tf.trace.clusters``). A value is a heavy output that another node
+reads, or that leaves the step. What a node allocates and frees by itself is its workspace; it is found by
+replaying the node's ops.
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, V
 
 @dataclass(frozen=True, eq=False)
 class FoldedStep:
-    """A traced step and its graph.
-
-    ``nodes[i]``: trace indices of the heavy ops of op ``i`` of ``graph``, in order. ``values[v]``: the key of
-    value ``v``.
+    """A traced step and its graph. ``nodes``: per op of the graph the trace indices of its heavy ops.
+    ``values``: keys.
     """
 
     structure: Structure
@@ -60,15 +58,7 @@ class FoldedStep:
 def fold(
     traced: TracedStep, kernels: Kernels, *, fixed: dict[str, int], device: Device, metadata: dict[str, Any]
 ) -> FoldedStep:
-    """Return the graph of ``traced``, with costs of 0.
-
-    ``backends.tf.costs.profile`` fills the costs in. ``kernels``: the graph follows their use of memory.
-    ``fixed``: bytes by purpose.
-
-    Raises:
-        DynamicShapeError: the size of a tensor is not known.
-        OnlySmallTensorsError: the step computes nothing worth scheduling.
-    """
+    """Return the graph of ``traced``, which follows the use of memory of ``kernels``, with costs of 0."""
     traced = with_split_loops(traced)
     structure = structure_of(traced, kernels)
     if not structure.heavy:
@@ -197,9 +187,8 @@ def _peak_inside(
 ) -> int:
     """Return the most bytes that the node's members have allocated at once.
 
-    An input in ``dying`` frees its bytes at its last reader. Outputs in ``written`` stay to the end.
-    Element-wise ops write over an input of the node's own that dies with them. A list that a loop was given
-    lives on in a list that the loop returns.
+    An input in ``dying`` frees its bytes at its last reader. Outputs in ``written`` stay to the end. A list
+    that a loop was given lives on in a list that the loop returns.
     """
     last_reader = {key: op for op in members for key in structure.direct_inputs(op)}
     live = 0
@@ -235,8 +224,7 @@ def _reused(structure: Structure, op: int, members: tuple[int, ...], ending: lis
 def scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
     """Return whether a product of two tensors is then scaled by a constant, as in GELU's gradient.
 
-    TensorFlow then scales the *first* factor before it multiplies, so only that one's buffer can be written
-    over.
+    TensorFlow then scales the *first* factor before it multiplies, and can write over that one's buffer only.
     """
     if structure.ops[op].type != "Mul" or len(structure.direct_inputs(op)) != 2:
         return False
@@ -256,13 +244,12 @@ _MOVED = frozenset(
 
 
 def fused(folded: FoldedStep) -> FoldedStep:
-    """Return the step with what XLA will fuse as ops of its graph, with costs of 0.
+    """Return the step with what XLA will fuse, by a guess, as ops of its graph, with costs of 0.
 
     A value inside a fusion gets no buffer: a text network within 45 % of its temporaries took 11 % more time
-    where each such value was planned by itself, and 2 % more where it was not. This is a guess at what XLA
-    will do; what it gets wrong is corrected by what the compiled step takes. An op joins its only reader,
+    where each such value was planned by itself, and 2 % more where it was not. An op joins its only reader,
     where XLA puts it into the loop that computes that. So does what adds up something for a reader that reads
-    the same again, such as a gradient of batch normalization: to have one of them alone gains nothing.
+    the same again: to have one of them alone gains nothing.
     """
     structure = folded.structure
     union = UnionFind(structure.heavy)
@@ -286,10 +273,11 @@ def _without_reuse(folded: FoldedStep) -> FoldedStep:
 
 
 def loose(folded: FoldedStep, graph: Graph) -> Graph | None:
-    """Return ``graph``, that of ``folded`` with costs, without scratch for what passes between loops.
+    """Return ``graph``, that of ``folded`` with costs, without scratch for what passes between loops; None:
+    it has none.
 
-    What an op holds by itself was counted as TensorFlow's executor holds it. XLA holds between nothing and
-    that, so what is solved on this graph may take more than it requests. None: no op has such scratch.
+    XLA holds between nothing and what was counted for TensorFlow's executor, so what is solved on this graph
+    may take more than it requests.
     """
     structure = folded.structure
     passing = dict.fromkeys(_passing(folded), 0)

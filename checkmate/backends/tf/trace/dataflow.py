@@ -1,7 +1,7 @@
 """Find the buffers behind tensors, the kinds of ops, and dependencies.
 
 A tensor is named by a *key* ``(op, output)`` with the index of the op in the trace. The *root* of a tensor is
-the key of the heavy output whose buffer it shares. It is None where the step owns no such buffer (parameters,
+the key of the heavy output whose buffer it shares; None where the step owns no such buffer (parameters,
 constants, light tensors).
 """
 
@@ -48,13 +48,10 @@ TOKEN = 2_000  # output number of "this op has run": zero bytes, an order where 
 class Structure:
     """What the scheduler needs to know about a traced step.
 
-    ``kernels``: whose use of memory this is. ``kinds``: one per op. ``bytes_of``: bytes in the device's
-    memory of every heavy output, by key (``ARGMAX`` keys included).
-    ``scratch``: heavy op → bytes that it holds only while it runs.
-    ``given``: list or state that a loop returns → the one it was given that dies into it
-    (``checkmate.backends.tf.trace.loops.LoopList``).
-    ``in_variables``: the updates that are computed in their variable's memory; what their ops return takes no
-    bytes. ``plain_bytes``: the bytes that it takes in the plain step, which gives the variable a new buffer.
+    ``bytes_of``: in the device's memory, of every heavy output (``ARGMAX`` keys included). ``scratch``: heavy
+    op → bytes that it holds only while it runs. ``given``: list or state that a loop returns → the one it was
+    given that dies into it. ``in_variables``: the updates that are computed in their variable's memory;
+    ``plain_bytes``: what their results take in the plain step, which gives the variable a new buffer.
     """
 
     traced: TracedStep
@@ -69,7 +66,6 @@ class Structure:
     plain_bytes: Mapping[Key, int]
 
     def takes_over(self, op: int) -> bool:
-        """Return whether ``op`` writes its output over an input of its size that dies with it."""
         return takes_over_inputs(self.ops[op], self.kernels)
 
     @property
@@ -123,10 +119,9 @@ class Structure:
     def update_after(self) -> dict[int, frozenset[Key]]:
         """Per update op the backward ops that must run before it, as ``TOKEN`` keys.
 
-        They read a variable that the update overwrites. TensorFlow only orders the *read* before the write.
-        While the tensor that was read is still in use, the write copies the variable first. With the readers
-        of the backward pass before the update, the update happens in place. Readers that stand behind the
-        update are of another pass; they read what it wrote.
+        They read a variable that the update overwrites. TensorFlow only orders the *read* before the write,
+        and copies the variable while the tensor that was read is in use. Readers that stand behind the update
+        are of another pass; they read what it wrote.
         """
         readers = self._readers_of_variables
         found: dict[int, frozenset[Key]] = {}
@@ -138,10 +133,8 @@ class Structure:
 
     @cached_property
     def late_updates(self) -> frozenset[int]:
-        """Light ops that overwrite a variable a backward op reads.
-
-        They stand in no schedule (``AssignAdd`` of a momentum, say), so ``update_after`` does not order them.
-        Where one ran as soon as it could, before the last reader, TensorFlow would copy the variable.
+        """Light ops that overwrite a variable a backward op reads, and that TensorFlow would run too early:
+        they are in no schedule.
         """
         return frozenset(
             i
@@ -157,7 +150,6 @@ class Structure:
 
     @cached_property
     def _readers_of_variables(self) -> dict[str, set[Key]]:
-        """By name of a variable's resource its backward readers, as ``TOKEN`` keys."""
         readers: dict[str, set[Key]] = defaultdict(set)
         for op in self.heavy:
             if self.phase(op) is Phase.BACKWARD:
@@ -188,13 +180,7 @@ class Structure:
 
 
 def structure_of(traced: TracedStep, kernels: Kernels) -> Structure:
-    """Classify every op of ``traced`` and find the buffers of its tensors.
-
-    ``kernels``: whose use of memory is followed.
-
-    Raises:
-        DynamicShapeError: the size of a tensor is not known.
-    """
+    """Classify every op of ``traced``, and find the buffers of its tensors."""
     classifier = _Classifier(traced, kernels)
     for i in range(len(traced.ops)):
         classifier.take(i)
@@ -280,10 +266,9 @@ def _tensor_bytes(tensor: tf.Tensor, *, bounds: dict[str, int] | None) -> int:
 def _given_state(
     op: tf.Operation, index: int, read: list[Key | None], used: Set[str], bytes_of: dict[Key, int]
 ) -> dict[Key, Key]:
-    """Return per state that a loop returns the buffer that dies into it.
+    """Return per state that a loop returns the buffer that dies into it: the state that the loop was given.
 
-    It is the state that the loop was given: each iteration replaces it. What the loop hands on as it is takes
-    no bytes, unless it is in use. ``read``: the buffers of the inputs. ``used``: names of the tensors in use.
+    What the loop hands on as it is takes no bytes, unless it is in ``used`` (names of tensors).
     """
     found: dict[Key, Key] = {}
     if not is_loop(op):
@@ -335,17 +320,14 @@ _HELD = frozenset({"ReadVariableOp", "Const", "Placeholder"})  # something else 
 
 @dataclass(frozen=True)
 class OverVariable:
-    """One update that is computed in its variable's memory.
+    """One update that is computed in its variable's memory, by ``ops``; the first one reads the variable
+    last.
 
     ``variable.assign(factor * variable + change)`` makes a tensor, and the variable takes that tensor's
     buffer over and gives its own back. So a momentum lies elsewhere after each step, and the holes that large
     variables leave behind wander through the allocator's memory: one step by a schedule for VGG16 needs 540
-    MiB, a later one 760. The ops in between write over an input that dies with them. They write over the
-    variable's own buffer, if nothing else holds it. The emission has the variable let go of it after the last
-    read (``backends.tf.emit.copies.let_go``), and gets it back with the new value in it.
-
-    ``reads``: the ops that read the variable before. ``ops``: those that compute the new value, in order, by
-    their index in the trace. The first one reads the variable last. ``assign``: the op that assigns it.
+    MiB, a later one 760. The ops in between write over the variable's own buffer, if nothing else holds it.
+    The emission has the variable let go of it after the last read (``backends.tf.emit.copies.let_go``).
     """
 
     reads: tuple[int, ...]
@@ -360,10 +342,8 @@ def over_variables(
     needed: Collection[str],
     written_over: Collection[int],
 ) -> tuple[OverVariable, ...]:
-    """Return the updates among ``ops`` that need no buffer of their own.
-
-    ``index``: of each op, by name. ``needed``: names of the ops that run. ``written_over``: the ops that
-    write over an input.
+    """Return the updates among ``ops`` that need no buffer of their own. ``written_over``: ops that write
+    over an input.
     """
     search = _WrittenOver(ops, phases, index, needed, written_over)
     assigns = (i for i, op in enumerate(ops) if op.type == "AssignVariableOp" and phases[i] is Phase.UPDATE)
@@ -420,7 +400,6 @@ class _WrittenOver:
         return None
 
     def _readers(self, tensor: tf.Tensor) -> set[int]:
-        """Return the ops that read ``tensor``, some of them through views."""
         found: set[int] = set()
         stack = [tensor]
         while stack:

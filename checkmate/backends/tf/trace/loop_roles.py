@@ -79,7 +79,6 @@ class Loop:
         return _place(self.condition, without_identities(self.condition.outputs[0]).op.inputs[1])
 
     def users(self, number: int) -> list[tf.Operation]:
-        """Return the ops of the body that use input ``number``, but to hand it on."""
         results = {tensor.op.name for tensor in self.body.outputs}
         found = _users(self.body.inputs[number])
         return [op for op in found if op.name not in results or op.type != "Identity"]
@@ -89,7 +88,6 @@ class Loop:
         return self.is_place(op.inputs[0], number) and [u.name for u in self.users(number)] == [op.name]
 
     def readers(self, number: int) -> list[tuple[tf.Operation, int]]:
-        """Return the ops that read output ``number``, each with the input."""
         return [found for found in _readers(self.op.outputs[number]) if found[0].name in self.needed]
 
     def result(self, number: int) -> tf.Operation:
@@ -144,10 +142,8 @@ def loop_of(op: tf.Operation, needed: frozenset[str]) -> Loop | None:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """How a loop and those of its gradient are split.
-
-    ``roles``: per loop, by the name of its op, one per input. ``taken``: per backward loop and number of an
-    input, the output of the forward loop that it is. ``ends``: the iteration before which each part ends.
+    """``roles``: per loop, by the name of its op, one per input. ``taken``: (backward loop, number of an
+    input) → the output of the forward loop that it is. ``ends``: the iteration before which each part ends.
     """
 
     forward: Loop
@@ -161,10 +157,8 @@ class Split:
 
 
 def understood(loop: Loop, others: Mapping[str, Loop], trips: int, ends: tuple[int, ...]) -> Split | None:
-    """Return how to split ``loop`` where its iterations end at ``ends``.
-
-    None where the loop or one that takes its lists is not understood. ``others``: the step's loops by the
-    names of their ops. ``trips``: how often its body runs.
+    """Return how to split ``loop`` where its iterations end at ``ends``; None: it, or a loop of its gradient,
+    is not understood.
     """
     if 0 not in loop.indices or ends[-1] != trips:
         return None
@@ -300,7 +294,6 @@ def tensor_of(given: tf.Tensor) -> tf.Tensor | None:
 
 
 def length_of(given: tf.Tensor) -> int | None:
-    """Return the length of a list that was made of a tensor; else None."""
     tensor = tensor_of(given)
     return None if tensor is None or not tensor.shape.rank else int(tensor.shape[0])
 

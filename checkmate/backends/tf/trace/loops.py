@@ -1,11 +1,9 @@
 """Tell how often a loop's body runs, what its lists of tensors hold, and what it allocates inside.
 
-A recurrent layer runs its time steps in a loop. The loop reads its input from a list with one element per
-time step, and hands what its gradient needs to the backward loop, in lists of the same length. The handle of
-a list has no shape, so its size is read off the ops that made it.
-
-The body of a loop or of a condition is a function. Its ops are replayed once, in order: what they hold at
-most at once, beside the loop's lists and the state that the loop returns, is scratch memory of the loop.
+A recurrent layer's loop reads its input from a list with one element per time step, and hands what its
+gradient needs to the backward loop, in lists of the same length. The handle of a list has no shape, so its
+size is read off the ops that made it. A body's ops are replayed once, in order: what they hold at most at
+once, beside the loop's lists and state, is scratch memory of the loop.
 """
 
 from __future__ import annotations
@@ -32,17 +30,14 @@ _ADDED = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # the input that is 
 
 
 def is_loop(op: tf.Operation) -> bool:
-    """Return whether ``op`` runs a function again and again."""
     return "body" in op.node_def.attr
 
 
 def is_branch(op: tf.Operation) -> bool:
-    """Return whether ``op`` runs one of several functions."""
     return "then_branch" in op.node_def.attr or "branches" in op.node_def.attr
 
 
 def loop_function(op: tf.Operation, name: str = "body") -> Any:
-    """Return the ``body`` or the ``cond`` of the loop ``op`` as a graph; None: it is not known."""
     return private.function_body(op.graph, op.node_def.attr[name].func.name)
 
 
@@ -114,10 +109,8 @@ def value_of(tensor: tf.Tensor) -> int | None:
 
 
 def trip_count(op: tf.Operation) -> int:
-    """Return how often the loop's body runs.
-
-    Where its condition does not tell, it is the length of the longest list that the loop is given, or else
-    the largest constant scalar, or else 1.
+    """Return how often the loop's body runs; else the length of its longest list, or the largest constant
+    scalar, or 1.
     """
     counted = counted_trips(op)
     if counted is not None:
@@ -132,11 +125,10 @@ def trip_count(op: tf.Operation) -> int:
 
 @dataclass(frozen=True)
 class LoopList:
-    """The size of a list that a loop returns, and where it came from.
+    """A list that a loop returns: the bytes of its elements that no other list of the loop counts.
 
-    ``bytes``: of its elements, without those that another list of the loop counts. ``given``: the number of
-    the loop's input whose list has the same bytes and dies into this one. Its elements are in both lists, or
-    each is replaced in turn. None: the loop makes the elements itself.
+    ``given``: the number of the loop's input whose list has the same bytes and dies into this one. None: the
+    loop makes the elements itself.
     """
 
     bytes: int
@@ -149,10 +141,8 @@ def is_zeros(op: tf.Operation) -> bool:
 
 
 def list_bytes(tensor: tf.Tensor) -> int:
-    """Return the bytes of the list ``tensor``, if no loop filled it.
-
-    Such a list is made from a tensor, or zeros like such a list, and may have passed through a loop. 0 for
-    every other list: it is empty, or a loop fills it (``loop_lists``).
+    """Return the bytes of the list ``tensor``, if it was made from a tensor or is zeros like such a list;
+    else 0.
     """
     tensor = without_identities(tensor)
     op = tensor.op
@@ -166,11 +156,9 @@ def list_bytes(tensor: tf.Tensor) -> int:
 def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
     """Return the tensor lists that the loop ``op`` returns, by output index; none for other ops.
 
-    ``read``: names of the tensors in use. What the loop appends counts as the size of an element times the
-    trip count. The size of an element is read off the op that appends to the list inside the loop's body. The
-    number of elements is read off the op that reserved the list (or the bound of the loop). Lists whose
-    element cannot be found count as 0. So do lists whose elements belong to another: a variable that is read
-    in each iteration, or the state that another list keeps too.
+    ``read``: names of the tensors in use. A list has as many elements as it was reserved for (or the loop has
+    trips), of the size of what the loop's body appends. Lists whose element cannot be found count as 0. So do
+    those whose elements belong to another: a variable, or the state that another list keeps too.
     """
     body = loop_function(op) if is_loop(op) else None
     if body is None:
@@ -229,10 +217,10 @@ def _elements(tensor: tf.Tensor) -> int | None:
 
 
 def held_bytes(op: tf.Operation, kernels: Kernels, lists: Mapping[int, LoopList], counted: Set[int]) -> int:
-    """Return the bytes that ``op`` holds only while it runs, beside inputs, outputs and lists.
+    """Return the bytes that ``op`` holds only while it runs, beside inputs, outputs and ``lists``.
 
-    ``lists``: what ``loop_lists`` says of it. ``counted``: numbers of its inputs whose bytes count there: an
-    element that is taken off such a list is freed.
+    ``counted``: numbers of its inputs whose bytes count there: an element that is taken off such a list is
+    freed.
     """
     if is_branch(op):
         outputs = sum(map(_size, op.outputs))
@@ -266,10 +254,8 @@ def operations(op: tf.Operation) -> float:
 
 
 class _FunctionReplay:
-    """Replay the ops of a function once.
-
-    ``state``: numbers of the inputs that are a loop's state. They count; other inputs are counted outside.
-    ``counted``: numbers of the inputs that are lists, which free what is taken off them.
+    """Replay the ops of a function once. ``state``: numbers of the inputs that are a loop's state, which
+    count here. ``counted``: of the inputs that are lists, which free what is taken off them.
     """
 
     def __init__(

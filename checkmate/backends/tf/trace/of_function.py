@@ -1,8 +1,7 @@
 """Trace a step that is any function of tensors, with state in variables.
 
-Nothing is known of it but its graph: how many backward passes it has, what it updates and what it returns. A
-tape's gradients carry a name scope, and assignments are ops of their own. Everything else follows from what
-reads what.
+Nothing is known of it but its graph: a tape's gradients carry a name scope, and assignments are ops of their
+own. Everything else follows from what reads what.
 """
 
 from __future__ import annotations
@@ -49,10 +48,8 @@ _LASTING = {
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """The structure of what a step returns.
-
-    ``structure``: the number of an output at every leaf, -1 where there is None. ``loss``: the number of the
-    loss; None where no output is a number.
+    """The structure of what a step returns, with the number of an output at every leaf, -1 where there is
+    None; its loss.
     """
 
     structure: Any
@@ -63,7 +60,6 @@ class Returned:
         return tf.nest.pack_sequence_as(self.structure, leaves, expand_composites=True)
 
     def names(self) -> tuple[str, ...]:
-        """Return a name for each output, made of the keys that lead to it."""
         found: dict[int, str] = {}
         for path, number in keras.tree.flatten_with_path(self.structure):
             said = re.sub(r"\W", "_", "_".join(map(str, path))) or "output"
@@ -73,7 +69,6 @@ class Returned:
 
 
 def trace_own_step(loaded: LoadedModel) -> TracedStep:
-    """Trace the step of ``loaded`` that is not Keras's own; errors name the file that it comes from."""
     own = loaded.own
     assert own is not None
     with naming(own.spec):
@@ -106,13 +101,7 @@ def trace_function(
     """Trace ``body``, a function of flat tensors, and all that it calls.
 
     ``subject``: the Keras model whose step it is, or a ``ModelLike``. The last result is the concrete
-    function as TensorFlow runs it by itself, calls and loops included. It returns a loss, then what ``body``
-    returns. ``for_xla``: XLA is to compile the whole step.
-
-    Raises:
-        TraceError: it cannot be traced, does what cannot be undone after a trial run, or returns a sparse or
-        ragged tensor.
-        JitCompiledError: XLA compiles a part of it, and not the whole.
+    function as TensorFlow runs it by itself; it returns a loss, then what ``body`` returns.
     """
     name = str(subject.name)
     results: list[Any] = []
@@ -215,12 +204,6 @@ def _devices(graph: Any) -> set[str]:
 
 
 def require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
-    """Raise an error if a trial run of the step could not be undone.
-
-    Raises:
-        TraceError: it calls Python, takes data from an iterator, fills a table or queue, or writes files, be
-        it in the body of a loop or of a condition.
-    """
     for op in ops:
         for body in _bodies(op):
             require_repeatable(body.get_operations(), name)
@@ -234,7 +217,6 @@ def require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
 
 
 def _bodies(op: tf.Operation) -> list[Any]:
-    """Return the graphs of the functions that an op calls: bodies of loops and branches of conditions."""
     names = {name for _, name in private.called_functions(op)}
     bodies = (private.function_body(op.graph, name) for name in names)
     return [body for body in bodies if body is not None]
@@ -243,10 +225,8 @@ def _bodies(op: tf.Operation) -> list[Any]:
 def phases_of(ops: Sequence[tf.Operation]) -> tuple[Phase, ...]:
     """Return the phase of each of ``ops``, which are in a valid order.
 
-    A gradient, and what is computed from gradients for other gradients (a penalty on their norm), is of the
-    backward pass. An update is what serves assignments and no gradient: optimizers, averages of weights,
-    metrics. What computes from gradients for an output alone is of the backward pass too. The rest is the
-    forward pass, loss included.
+    A gradient, and what is computed from gradients for other gradients or an output alone, is of the backward
+    pass. An update is what serves assignments and no gradient: optimizers, averages of weights, metrics.
     """
     index = {op.name: i for i, op in enumerate(ops)}
     sources = [[index[t.op.name] for t in op.inputs if t.op.name in index] for op in ops]
@@ -281,21 +261,15 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def has_calls(graph: Any) -> bool:
-    """Return whether an op of ``graph`` calls a function."""
     return any(op.type in _CALLS for op in graph.get_operations())
 
 
 def inlined(function: Any, *, for_xla: bool = False) -> Callable[..., list[tf.Tensor]]:
-    """Return the concrete ``function`` as a Python function without calls, to be traced.
+    """Return the concrete ``function`` as a Python function of flat tensors without calls, to be traced.
 
-    A step may call ``tf.function`` objects, and their gradients are calls too. A call is one op: nothing
-    inside it could be scheduled. So the graph is copied op by op, with the body where the call was. Loops and
-    conditions stay ops of their own. It takes the arguments of ``function`` in their flat order, and returns
-    its outputs in theirs. What TensorFlow orders inside a function is ordered in the same way there.
-    ``for_xla``: XLA compiles all of it, and so may compile a part of it.
-
-    Raises:
-        JitCompiledError: (when traced) XLA compiles a called function, and not all.
+    A call is one op: nothing inside it could be scheduled. So the graph is copied op by op, with the body
+    where the call was, ordered as TensorFlow orders it. ``for_xla``: XLA compiles all of it, and so may
+    compile a part.
     """
 
     def body(*tensors: tf.Tensor) -> list[tf.Tensor]:

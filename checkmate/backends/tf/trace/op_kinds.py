@@ -23,8 +23,6 @@ LIGHT_BYTES = 16 * 1024  # together such tensors stay under 0.3 % of the peak on
 
 
 class OpKind(Enum):
-    """What an op is to the scheduler; the module says what each means."""
-
     FIXED = "fixed"
     VIEW = "view"
     LIGHT = "light"
@@ -138,9 +136,8 @@ def _takes_aligned_rows(op: tf.Operation) -> bool:
 
 
 def _only_transposes_for_products(op: tf.Operation) -> bool:
-    """Return whether ``op`` swaps the last two dimensions for products, which can read transposed instead.
-
-    A product of complex numbers would conjugate them too.
+    """Return whether ``op`` swaps the last two dimensions for products, which can read transposed (complex
+    ones conjugate).
     """
     if op.type != "Transpose" or not op.outputs[0].consumers() or op.outputs[0].dtype.is_complex:
         return False
@@ -175,8 +172,7 @@ _RECURRENT = frozenset(f"CudnnRNN{way}{version}" for way in ("", "Backprop") for
 def recomputable(op: tf.Operation) -> bool:
     """Return whether the op gives the same result again, and no side effect.
 
-    The recurrent kernels of cuDNN are stateful by name. Their only state is what their dropout is drawn from.
-    What replicas exchange once is not exchanged again.
+    The only state of cuDNN's recurrent kernels is what their dropout is drawn from. Replicas exchange once.
     """
     if exchange_of(op):
         return False
@@ -187,11 +183,10 @@ _ANY = "DEFAULT"  # the device type of kernels that serve every device without k
 
 
 def in_host_memory(tensor: tf.Tensor) -> bool:
-    """Return whether ``tensor`` lies in the host's memory, and no kernel reads it on the GPU.
+    """Return whether ``tensor`` lies in the host's memory, and no kernel reads it on the GPU, where its copy
+    counts.
 
-    Each kernel says which arguments it takes from, or puts into, the host's memory. Most kernels for int32 do
-    so, because such tensors are mostly shapes and counters. An op without a kernel for a GPU runs on the CPU.
-    What a kernel reads on the GPU is copied there, so it counts.
+    Most kernels for int32 take and give such tensors: they are mostly shapes and counters.
     """
     if not _knows_gpus() or not _on_host(tensor.op, tensor.op.op_def.output_arg, tensor.value_index):
         return False

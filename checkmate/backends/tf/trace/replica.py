@@ -1,8 +1,8 @@
 """Trace a step as one of several replicas sees it.
 
-A replica's step exchanges tensors with the others: gradients are summed before an update, some variables take
-a mean. In the trace each exchange is an op that hands its input on. A trial runs that op as it is, on one
-replica. In training every replica emits the same schedule, and exchanges tensors where such an op stands.
+Replicas exchange tensors: gradients are summed before an update, some variables take a mean. In the trace
+each exchange is an op that hands its input on, and a trial runs it so. In training every replica emits the
+same schedule, and exchanges tensors where such an op stands.
 """
 
 from __future__ import annotations
@@ -22,17 +22,12 @@ _TYPE = "Snapshot"  # what it returns is a tensor of its own, as the sum over re
 
 
 def number_of_replicas(strategy: Any) -> int:
-    """Return on how many replicas ``strategy`` trains; 1 where there is none."""
     return 1 if strategy is None else int(strategy.num_replicas_in_sync)
 
 
 @contextmanager
 def as_one_replica(strategy: Any, name: str) -> Iterator[None]:
-    """Let what is traced be the step ``name`` on the first replica of several.
-
-    Raises:
-        TraceError: the step exchanges what cannot stand in a schedule.
-    """
+    """Let what is traced be the step ``name`` on the first replica of several."""
     if number_of_replicas(strategy) == 1:
         yield
         return
@@ -57,11 +52,6 @@ def as_one_replica(strategy: Any, name: str) -> Iterator[None]:
 
 
 def require_one_process(strategy: Any, name: str) -> None:
-    """Raise an error if the replicas of the step ``name`` are not all here.
-
-    Raises:
-        TraceError: they are in several processes, each of which would plan for itself, or not mirrored.
-    """
     if number_of_replicas(strategy) > 1 and not isinstance(strategy, tf.distribute.MirroredStrategy):
         raise TraceError(
             f"the training step of {name!r} runs on {number_of_replicas(strategy)} replicas by "
@@ -87,7 +77,6 @@ def this_replica() -> int | None:
 
 
 def exchange(how: str, tensor: tf.Tensor) -> tf.Tensor:
-    """Exchange ``tensor`` with the other replicas, each of which does it too."""
     context = tf.distribute.get_replica_context()
     if how == "first":
         return context.merge_call(_first, args=(tensor,))

@@ -1,15 +1,10 @@
 """Count the bytes of a step's tensors, and the scratch memory of its kernels.
 
-For lists of tensors see ``checkmate.backends.tf.trace.loops``.
-
-Masks, sparse labels and unique values leave one dimension of a tensor open. How long it can be at most is
-read off the ops that make it.
-
-The scratch memory of TensorFlow's CPU kernels is known by formula, before any step was measured. The formulas
-are from ``conv_grad_filter_ops.cc`` (Conv2DCustomBackpropFilterOp), ``conv_grad_input_ops.h``
-(Conv2DCustomBackpropInputOp) and ``maxpooling_op.cc`` (MaxPoolingGradOp) of TensorFlow 2.21. What a profile
-measures beyond that is learned (``backends.tf.allocator.learn``). The kernels of oneDNN and of a GPU are
-known from measurements alone.
+Masks, sparse labels and unique values leave one dimension of a tensor open; how long it can be at most is
+read off the ops that make it. The formulas for scratch memory are from ``conv_grad_filter_ops.cc``
+(Conv2DCustomBackpropFilterOp), ``conv_grad_input_ops.h`` (Conv2DCustomBackpropInputOp) and
+``maxpooling_op.cc`` (MaxPoolingGradOp) of TensorFlow 2.21. What oneDNN and a GPU hold is learned
+(``backends.tf.allocator.learn``).
 """
 
 from __future__ import annotations
@@ -65,10 +60,9 @@ _INDEX = 8  # bytes of a position that max pooling's gradient finds again
 
 
 def tensor_bytes(tensor: tf.Tensor) -> int:
-    """Return the bytes of the elements of ``tensor``, at most; 0 for a handle of a resource or a list.
+    """Return the bytes of ``tensor``, at most; 0 for a handle of a resource or a list.
 
-    Raises:
-        DynamicShapeError: a dimension is unknown, and nothing bounds it.
+    Raises: DynamicShapeError: a dimension is unknown, and nothing bounds it.
     """
     if tensor.dtype in HANDLES or tensor.dtype == tf.string or tensor.op.type in _DIMENSION_LISTS:
         return 0
@@ -88,11 +82,11 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
 
 
 def bounded_bytes(tensor: tf.Tensor, known: dict[str, int]) -> int:
-    """Return ``tensor_bytes``, or an upper bound where a size is open.
+    """Return ``tensor_bytes``, or an upper bound where a size is open, as in sparse gradients: the largest
+    input's.
 
-    The optimizer's handling of sparse gradients leaves sizes open. It sums repeated rows (``Unique``, segment
-    sums, a branch around them), so an output is never larger than the largest input. ``known``: the sizes
-    found so far, by tensor name.
+    The optimizer sums repeated rows (``Unique``, segment sums, a branch around them). ``known``: sizes by
+    tensor name.
     """
     if tensor.name not in known:
         try:
@@ -103,12 +97,10 @@ def bounded_bytes(tensor: tf.Tensor, known: dict[str, int]) -> int:
 
 
 def total_bytes(tensors: Iterable[tf.Tensor]) -> int:
-    """Return the sum of ``tensor_bytes`` over ``tensors``."""
     return sum(tensor_bytes(tensor) for tensor in tensors)
 
 
 def variable_bytes(variables: Iterable[Any]) -> int:
-    """Return the bytes of variables of Keras or TensorFlow."""
     sizes = (np.prod(v.shape, dtype=np.int64) * tf.as_dtype(v.dtype).size for v in variables)
     return int(sum(sizes))
 
@@ -121,9 +113,9 @@ def is_reserve(tensor: tf.Tensor) -> bool:
 def _recurrent_reserve(op: tf.Operation) -> int:
     """Return the bytes that a recurrent cuDNN kernel keeps for its gradient.
 
-    NVIDIA gives no formula. This one agrees to the byte with what cuDNN 9 asked for on an H200
-    (``tests/tf/test_gpu_recurrent.py``). Each layer keeps some numbers per time step, example and unit. Each
-    but the last keeps its output, too, and a bit per element of it where dropout follows.
+    NVIDIA gives no formula. This one agrees to the byte with what cuDNN 9 asked for on an H200. Each layer
+    keeps some numbers per time step, example and unit. Each but the last keeps its output, too, and a bit per
+    element of it where dropout follows.
     """
     if not op.get_attr("is_training"):
         return 0

@@ -1,10 +1,9 @@
 """Copy a traced step with its loops split and free of variables.
 
-A loop reads its variables in each iteration, so TensorFlow takes it for an op with side effects. The copy
-reads them once, before the loop, and the loop can be run again. A loop whose lists hold much for its gradient
-becomes several, one after the other, and so does the loop of its gradient. Each part of the forward loop
-fills lists of its own for one part of the backward loop. The iterations, and what each computes, stay what
-they are.
+A loop that reads variables in each iteration is an op with side effects to TensorFlow. The copy reads them
+once, before the loop, and the loop can be run again. A loop whose lists hold much for its gradient becomes
+several, and so does the loop of its gradient. Each part of the forward loop fills lists of its own for one
+part of the backward loop.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ _NOTABLE = 0.05  # of the bytes that the forward pass makes: what a loop's lists
 
 
 def with_split_loops(traced: TracedStep) -> TracedStep:
-    """Return ``traced`` with its loops rewritten; the same if it has none.
-
-    Loops are not split where XLA compiles them: XLA has no lists that are scattered or gathered.
+    """Return ``traced`` with its loops rewritten, not split where XLA compiles them: it has no lists that are
+    scattered.
     """
     needed = frozenset(needed_ops(traced))
     loops = {
@@ -112,10 +110,8 @@ def _forward_bytes(traced: TracedStep, used: frozenset[str]) -> int:
 
 @dataclass(eq=False)
 class _Rewriter:
-    """The state of one copy.
-
-    ``made``: what stands for each tensor of the trace, by name. ``ends``: what stands for each op, where
-    others wait for it. ``phases``: the part of the step that each new op belongs to, by name.
+    """The state of one copy. ``made``: what stands for each tensor of the trace. ``ends``: for each op, where
+    others wait for it. ``phases``: of the new ops. All by name.
     """
 
     traced: TracedStep
@@ -157,11 +153,9 @@ class _Rewriter:
 
 @dataclass(eq=False)
 class _LoopParts:
-    """Make the parts of the loops of ``splits`` in the graph ``target``.
-
-    ``made``: what stands for each tensor of the trace, by name; it is filled in. ``lists``: per list of the
-    forward loops, by its name in the trace, those of the parts. ``pieces``: per list that is read as one
-    tensor what each part wrote.
+    """``made``: what stands for each tensor of the trace, by name; it is filled in. ``lists``: per list of
+    the forward loops those of the parts. ``pieces``: per list that is read as one tensor what each part
+    wrote.
     """
 
     target: Any
@@ -228,7 +222,6 @@ class _LoopParts:
         return found
 
     def _note_outputs(self, split: Split, loop: Loop, part: _Part, copy: tf.Operation) -> None:
-        """Note the lists that a part returns, and what it wrote for others."""
         for number, role in enumerate(split.roles[loop.op.name]):
             old, new = loop.op.outputs[number], copy.outputs[number]
             if role is Role.APPENDED:
@@ -251,7 +244,6 @@ class _Part:
     scope: str
 
     def rows(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        """Return the part's rows of ``tensor``."""
         rest = tensor.shape[1:].as_list()
         begin = self.constant([self.start, *(0 for _ in rest)], tf.int32, f"{name}/begin")
         size = self.constant([self.end - self.start, *rest], tf.int32, f"{name}/size")
@@ -372,8 +364,7 @@ class _LoopMaker:
 def reads_of(body: Any, fixed: frozenset[int]) -> dict[int, tf.Tensor] | None:
     """Return the variables that a loop's body only reads, by input number, each with what is read.
 
-    None where the body has any other side effect or state, or where a variable is not known to be the same in
-    each iteration.
+    None where the body has any other side effect, or where a variable may differ between iterations.
     """
     places = {id(place): number for number, place in enumerate(body.inputs)}
     found: dict[int, tf.Tensor] = {}

@@ -1,7 +1,4 @@
-"""Trace the training step with TensorFlow, one op at a time.
-
-The step is the forward pass, the loss, the backward pass and the optimizer's update.
-"""
+"""Trace the training step with TensorFlow, one op at a time: forward pass, loss, backward pass and update."""
 
 from __future__ import annotations
 
@@ -28,10 +25,10 @@ _CONSTANT = frozenset({"Const", "Fill", "Cast", "Reshape", "BroadcastTo", "Ident
 
 @dataclass(frozen=True, eq=False)
 class Unplanned:
-    """A step that is not Keras's own, as TensorFlow runs it by itself.
+    """A step that is not Keras's own, as TensorFlow runs it by itself: it returns a loss, then all that the
+    step returns.
 
-    ``function``: the concrete function; it returns a loss, then all that the step returns. ``names``: of what
-    the step returns, by its place there. ``loss``: the number of the loss among these; None: there is none.
+    ``names``, ``loss``: of what the step returns, and the number of the loss there.
     """
 
     function: Any
@@ -41,15 +38,13 @@ class Unplanned:
 
 @dataclass(frozen=True, eq=False)
 class TracedStep:
-    """One traced training step.
+    """One traced training step; ``ops`` are in a valid order, as created where possible.
 
-    ``function``: the concrete function (it owns the graph). ``ops``: its ops in a valid execution order, as
-    created where possible. ``phases``: the part of the step that each op belongs to.
     ``gradients``: variable path → the tensors of its gradient (two for a sparse gradient: values and
-    indices), in the order of the trainable variables. Variables without a gradient are absent.
-    ``held``: the variables, where the function itself does not know them all. ``unplanned``: given for a step
-    that is not Keras's own. ``unsplit``: the function as it was traced, where the loops of this one were
-    rewritten. ``whole_loops``: XLA compiles them, so they are not split.
+    indices), in the order of the trainable variables. ``held``: the variables, where the function itself does
+    not know them all. ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as
+    it was traced, where the loops of this one were rewritten. ``whole_loops``: XLA compiles them, so they are
+    not split.
     """
 
     loaded: LoadedModel
@@ -83,7 +78,6 @@ StepOutputs = tuple[tf.Tensor, list[tf.Tensor], list[list[tf.Tensor]]]
 
 
 def needed_ops(traced: TracedStep) -> set[str]:
-    """Return the names of the ops that run: an output or a side effect needs them."""
     gradients = (tensor for tensors in traced.gradients.values() for tensor in tensors)
     return needed([traced.loss, *traced.predictions, *gradients], traced.ops)
 
@@ -93,10 +87,9 @@ def step_function(
 ) -> Callable[..., StepOutputs]:
     """Return the plain training step of ``loaded`` as a Python function of flat inputs and labels.
 
-    It does what ``keras.Model.train_step`` does for the weights (the loss with the model's own additions,
-    loss scaling, gradients, the optimizer's update), without metrics. It returns (loss, predictions,
-    gradients per trainable variable), flat. ``note`` is called with ``loss``, ``backward``, ``update`` and
-    ``end`` where those parts begin.
+    It does what ``keras.Model.train_step`` does for the weights, without metrics, and returns (loss,
+    predictions, gradients per trainable variable), flat. ``note`` is called with ``loss``, ``backward``,
+    ``update`` and ``end`` where those parts begin.
     """
     model, told = loaded.model, note or (lambda name: None)
 
@@ -119,9 +112,9 @@ def train_on(
 ) -> tuple[tf.Tensor, Any, list[list[tf.Tensor]]]:
     """Train ``model`` on the inputs ``x``, as ``keras.Model.train_step`` does.
 
-    ``loss_of``: maps the predictions to the loss, with the model's own additions. ``note`` is called with
-    ``loss``, ``backward`` and ``update`` where those parts begin; what the caller adds is of the update.
-    Returns the loss, the predictions, and per trainable variable the tensors of its gradient.
+    ``loss_of``: maps the predictions to the loss. ``note`` is called with ``loss``, ``backward`` and
+    ``update`` where those parts begin. Returns the loss, the predictions, and per trainable variable the
+    tensors of its gradient.
     """
     with tf.GradientTape() as tape:
         predictions = model(x, training=True)
@@ -151,13 +144,8 @@ def trace_step(
     for_xla: bool = False,
     with_gradients: bool = False,
 ) -> TracedStep:
-    """Trace the training step of ``loaded`` for its batch.
-
-    ``for_xla``: XLA is to compile it. ``with_gradients``: the concrete function returns the loss, the
-    predictions and the gradients, so that it can be compared with others; else the loss alone.
-
-    Raises:
-        TraceError: Keras or TensorFlow could not build the step; the message carries their reason.
+    """Trace the training step of ``loaded``. ``with_gradients``: the concrete function returns more than the
+    loss.
     """
     borders: dict[str, int] = {}
     outputs: list[StepOutputs] = []
@@ -206,10 +194,8 @@ def _phase(index: int, borders: Mapping[str, int]) -> Phase:
 def concrete_step(
     body: Callable[..., Any], specs: Sequence[tf.TensorSpec], *, for_xla: bool
 ) -> tuple[Any, bool]:
-    """Return the concrete function of ``body``, and whether XLA has its loops.
-
-    Where XLA is to compile it, TensorFlow writes loops in another way: their lists have a length that is
-    known. So a step with loops is traced again.
+    """Return the concrete function of ``body``, and whether XLA has its loops; their lists then have a known
+    length.
     """
     concrete = tf.function(tracing_once(body), autograph=False).get_concrete_function(*specs)
     whole_loops = for_xla and any(map(is_loop, concrete.graph.get_operations()))
@@ -225,7 +211,6 @@ def tracing_once(body: Callable[..., Result]) -> Callable[..., Result]:
 
     TensorFlow traces a function a second time if its first trace created variables, such as an optimizer's
     slots and the sums of metrics. Those begin with a constant, so they are created outside of the trace.
-    Others, and those of a distribution strategy, are left to TensorFlow, which then traces twice.
     """
 
     @wraps(body)
@@ -248,8 +233,7 @@ def _created_outside(create: Callable[..., Any], **options: Any) -> Any:
 def _constant(value: Any) -> Any:
     """Return the constant that ``value`` is or makes, or what makes it; None if it is something else.
 
-    What makes it is tried in a graph of its own, where it can read nothing of the trace. Where that shows no
-    constant, TensorFlow calls it again: of numbers that Python draws in it, the next ones are taken then.
+    What makes it is tried in a graph of its own, where it can read nothing of the trace.
     """
     if not callable(value):
         return tf.get_static_value(value) if tf.is_symbolic_tensor(value) else value

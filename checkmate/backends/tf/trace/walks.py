@@ -15,8 +15,7 @@ from checkmate.backends.tf import private
 def source(tensor: tf.Tensor) -> tf.Tensor:
     """Return ``tensor``, or the tensor behind identities that wait for nothing.
 
-    Keras passes all gradients through one ``IdentityN``. Taken literally it would hold every gradient until
-    the last.
+    Keras passes all gradients through one ``IdentityN``: taken literally it would hold each until the last.
     """
     while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
         tensor = tensor.op.inputs[tensor.value_index]
@@ -67,8 +66,8 @@ def sources_of(ops: Sequence[tf.Operation]) -> list[set[int]]:
 def in_order(before: Sequence[Collection[int]], key: Callable[[int, list[int]], Any]) -> list[int]:
     """Return the items in an order in which each follows those in ``before``; items in a cycle are left out.
 
-    Of the items that are ready, the one with the least ``key`` comes first: a function of the item and of the
-    order when it became ready.
+    Of the items that are ready, the one with the least ``key`` (of the item, and the order so far) comes
+    first.
     """
     after: list[list[int]] = [[] for _ in before]
     for item, sources in enumerate(before):
@@ -88,9 +87,7 @@ def in_order(before: Sequence[Collection[int]], key: Callable[[int, list[int]], 
 
 
 def execution_order(ops: Sequence[tf.Operation]) -> list[int]:
-    """Return the indices of ``ops`` in a valid order, by creation if possible.
-
-    The order of creation is not always valid: the gradient of a loop gives the forward loop new inputs, which
-    are made after it.
+    """Return the indices of ``ops`` in a valid order, by creation if possible; a loop's gradient gives it
+    later inputs.
     """
     return in_order(sources_of(ops), lambda item, _: item)
