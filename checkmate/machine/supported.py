@@ -89,6 +89,7 @@ def require_backend() -> str:
 
     Raises:
         UsageError: it is neither TensorFlow nor JAX, or it is JAX, which is not installed.
+        UnsupportedVersionError: it is TensorFlow, in a release that is not supported.
     """
     backend = keras_backend()
     if backend not in (JAX, TENSORFLOW):
@@ -101,6 +102,8 @@ def require_backend() -> str:
             f"Keras is set up for the backend {backend!r}, which is not installed",
             hint="pip install 'checkmate-explorer[jax]', or set KERAS_BACKEND=tensorflow",
         )
+    if backend == TENSORFLOW:
+        require_supported()
     return backend
 
 

@@ -13,6 +13,8 @@ from checkmate.errors import CancelledError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, solve
+from checkmate.planning.arranging import arranged
+from checkmate.progress import never
 from checkmate.solvers.addresses.arrange import Allocator, arrange
 from tests.tf.allocator.test_replay import folded_zoo, marked
 from tests.tf.requested import predicted_requested
@@ -92,7 +94,7 @@ def test_an_order_that_the_check_refuses_is_not_taken(monkeypatch: pytest.Monkey
     result = solve(graph, keep_everything_peak(graph), solver="keep-all")
     steps = result.require_schedule().steps.tolist()
     monkeypatch.setattr("checkmate.solvers.addresses.arrange.arrange", lambda requests, *_, **__: steps[::-1])
-    found = AllocatorReplica(folded, some_history([])).arranged(result, 0)
+    found = arranged(AllocatorReplica(folded, some_history([])), result, 0, never)
     assert found.require_schedule().steps.tolist() == steps
     assert found.peak_bytes == result.peak_bytes
 
@@ -107,5 +109,5 @@ def test_no_search_begins_once_the_user_cancelled() -> None:
         return len(asked) > 2
 
     with pytest.raises(CancelledError):
-        AllocatorReplica(folded, some_history([]), cancelled=cancelled).arranged(result, 0)
+        arranged(AllocatorReplica(folded, some_history([])), result, 0, cancelled)
     assert len(asked) == 3
