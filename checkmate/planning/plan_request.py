@@ -14,7 +14,7 @@ from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.plan_store import PlanStore
 from checkmate.planning.schedule_solver import ScheduleSolver
-from checkmate.progress import Cancelled, Report, never
+from checkmate.progress import Cancelled, Report
 from checkmate.request import OnMiss, Target
 from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -41,7 +41,7 @@ class PlanRequest:
     """What the user wants of a training step.
 
     ``on_miss``: what to do where nothing keeps the budget. ``quiet``: neither progress nor a line for each
-    plan on standard error. ``report`` takes the progress instead. ``store`` keeps plans for later runs; None:
+    plan on standard error. ``store`` keeps plans for later runs; None:
     none are kept. ``wait``: training waits until the search is over. ``target``: what runs the step; None:
     what the model says.
     """
@@ -50,7 +50,6 @@ class PlanRequest:
     solver: ScheduleSolver
     on_miss: OnMiss = OnMiss.CLOSEST
     quiet: bool = False
-    report: Report | None = None
     store: PlanStore | None = None
     wait: bool = True
     target: Target | None = None
@@ -70,7 +69,7 @@ class PlanRequest:
 
     def progress(self) -> AbstractContextManager[Report]:
         """Show progress while the context is open."""
-        return progress_line(quiet=self.quiet, report=self.report)
+        return progress_line(quiet=self.quiet)
 
     def solver_for(self, report: Report, cancelled: Cancelled | None = None) -> ScheduleSolver:
         """Return the solver, which reports to ``report`` and may be cancelled in another way."""
@@ -82,9 +81,7 @@ class PlanRequest:
         return solver.solve(asked.graph, asked.target, start=asked.start, seconds=asked.seconds)
 
 
-def training_solver(
-    name: str, options: SolveOptions | None, seconds: float, cancelled: Cancelled = never
-) -> ScheduleSolver:
+def training_solver(name: str, options: SolveOptions | None, seconds: float) -> ScheduleSolver:
     """Return the solver for plans of a training. ``seconds``: of a solve, where ``options`` are None.
 
     Raises:
@@ -96,5 +93,4 @@ def training_solver(
             hint="write options=checkmate.SolveOptions(time_limit_s=60)",
         )
     find_solver(name).load()  # a wrong name is reported now, not at the first batch
-    chosen = options or SolveOptions(time_limit_s=seconds)
-    return ScheduleSolver(name, chosen, cancelled=cancelled, counted=True)
+    return ScheduleSolver(name, options or SolveOptions(time_limit_s=seconds), counted=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -21,7 +20,6 @@ from checkmate.backends.jax.step import (
     begin,
     dynamic_arguments,
     none_fits,
-    trace,
 )
 from checkmate.backends.jax.ways import Way
 from checkmate.backends.xla_policy.waits import WaitPolicy
@@ -30,7 +28,7 @@ from checkmate.fallback import planned, unplanned
 from checkmate.ir.graph import Graph
 from checkmate.planning.compiling import CompiledSearch
 from checkmate.planning.plan_request import PlanRequest, training_solver
-from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.progress import Report
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
 
@@ -82,54 +80,39 @@ class JaxPlanner:
         part = part or are_traced(jax.tree.leaves(dynamic_arguments(args, self.request.static)))
         found = self._known.get(key)
         if found is None or (found.alone and part):
-            with self._reporting() as planner:
-                found = self._known[key] = planner._make(args, alone=not part)
+            with self.request.progress() as report:
+                found = self._known[key] = self._make(args, report, alone=not part)
             self.plans.append(found)
         return found
 
-    @contextmanager
-    def _reporting(self) -> Iterator[JaxPlanner]:
-        with self.request.progress() as report:
-            yield replace(self, request=replace(self.request, report=report))
-
-    @property
-    def _report(self) -> Report:
-        return self.request.report or silent
-
     def graph(self, args: Sequence[Any]) -> Graph:
         """Return the graph of the step for such arguments, costs counted."""
-        with self._reporting() as planner:
-            options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
-            begun = planner._begun(args, options)
-            return JaxCompilation(begun, self._name, alone=True).graph
+        options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
+        with self.request.progress() as report:
+            return JaxCompilation(self._begun(args, report, options), self._name, alone=True).graph
 
     @property
     def _name(self) -> str:
         return str(getattr(self.step, "__name__", "step"))
 
-    def _begun(self, args: Sequence[Any], choices: Sequence[dict[str, Any]] = ({},)) -> BegunStep:
-        request = self.request
-        self._report(Progress("trace", message="tracing the training step"))
-        traced = trace(self.step, args, request.static, request.donated)
-        stop_if(request.solver.cancelled)
-        self._report(Progress("compile", message="compiling the plain step with XLA"))
-        return begin(traced, choices)
+    def _begun(
+        self, args: Sequence[Any], report: Report, choices: Sequence[dict[str, Any]] = ({},)
+    ) -> BegunStep:
+        return begin(self.step, args, self.request.static, self.request.donated, choices, report=report)
 
-    def _make(self, args: Sequence[Any], *, alone: bool) -> JaxPlan:
+    def _make(self, args: Sequence[Any], report: Report, *, alone: bool) -> JaxPlan:
         request = self.request
         if not self.plans and (lost := lost_gpu()):
             request.tell(lost)
-        begun = self._begun(args)
+        begun = self._begun(args, report)
         step = JaxCompilation(begun, self._name, alone=alone)
-        search = CompiledSearch(step, request.solver_for(self._report), request)
+        search = CompiledSearch(step, request.solver_for(report), request)
         fit = search.fit(_budget_bytes(request, begun.plain))
         if not fit.fits and request.on_miss is OnMiss.RAISE:
             hint = 'raise the budget, use a smaller batch, donate the state, or write on_miss="closest"'
             raise none_fits(fit, hint)
-        return self._told(JaxPlan.of(begun, request.static, fit))
-
-    def _told(self, plan: JaxPlan) -> JaxPlan:
-        self.request.tell(plan.report.sentence)
+        plan = JaxPlan.of(begun, request.static, fit)
+        request.tell(plan.report.sentence)
         return plan
 
 
@@ -144,24 +127,18 @@ def _layout(args: Sequence[Any], static: tuple[int, ...]) -> Hashable:
 
 def _kind(leaf: Any) -> Any:
     try:
-        return _aval(leaf) if _is_shape(leaf) else jax.typeof(leaf)
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return jax.core.ShapedArray(leaf.shape, leaf.dtype)
+        return jax.typeof(leaf)
     except TypeError:
         return type(leaf)  # it is no array: tracing says so
 
 
-def _is_shape(leaf: Any) -> bool:
-    return isinstance(leaf, jax.ShapeDtypeStruct)
-
-
-def _aval(leaf: Any) -> Any:
-    return jax.core.ShapedArray(leaf.shape, leaf.dtype)
-
-
 def _budget_bytes(request: JaxRequest, plain: StepMemory) -> int:
     """Return what the whole step may hold."""
-    held = plain.whole if request.whole else plain.temporary
-    fixed = 0 if request.whole else plain.fixed
-    return fixed + request.budget.resolve(keep_everything_peak=held, minimum=0)
+    if request.whole:
+        return request.budget.resolve(keep_everything_peak=plain.whole, minimum=0)
+    return plain.fixed + request.budget.resolve(keep_everything_peak=plain.temporary, minimum=0)
 
 
 def request_of(
@@ -174,8 +151,6 @@ def request_of(
     solver: str = "auto",
     options: SolveOptions | None = None,
     quiet: bool = False,
-    report: Report | None = None,
-    cancelled: Cancelled = never,
 ) -> JaxRequest:
     """Return what is wanted, read and checked.
 
@@ -188,10 +163,9 @@ def request_of(
         raise UsageError(f"of={of!r} is not known", hint='write of="whole" or of="temporary"')
     return JaxRequest(
         budget=wanted,
-        solver=training_solver(solver, options, JaxBackend.attempt_s, cancelled),
+        solver=training_solver(solver, options, JaxBackend.attempt_s),
         on_miss=on_miss_of(on_miss),
         quiet=quiet,
-        report=report,
         whole=of == "whole",
         donated=None if donate_argnums is None else _numbers(donate_argnums),
         static=_numbers(static_argnums),

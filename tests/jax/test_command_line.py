@@ -20,7 +20,7 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 
 from checkmate.backends.jax.models.compare import compare
-from checkmate.backends.jax.step import compiled_plain, trace
+from checkmate.backends.jax.step import begin, compiled_plain, trace
 from checkmate.errors import ExitCode, NotCompiledError
 from checkmate.formats import read_any_graph, read_schedule
 from checkmate.planning import keep_everything_peak
@@ -253,11 +253,8 @@ def test_a_fault_of_the_program_is_not_put_on_the_step() -> None:
         if progress.stage == "compile":
             raise RuntimeError("ours")
 
-    planner = JaxPlanner(dense, request_of("80%", quiet=True, report=failing))
     with pytest.raises(RuntimeError, match="ours"):
-        planner.plan(arguments(), part=True)
-    with pytest.raises(RuntimeError, match="ours"):
-        planner.graph(arguments())
+        begin(dense, arguments(), (), None, report=failing)
 
 
 def test_what_xla_cannot_compile_is_said() -> None:

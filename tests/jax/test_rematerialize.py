@@ -19,7 +19,7 @@ import checkmate.jax
 from checkmate.backends.jax import ways
 from checkmate.backends.jax.compiled import memory_of
 from checkmate.backends.jax.compiler import JaxCompilation
-from checkmate.backends.jax.step import begin, trace
+from checkmate.backends.jax.step import begin
 from checkmate.backends.jax.ways import holds_order, usual_ways, ways_on
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from checkmate.errors import InfeasibleError, NoScheduleError, PlanningError, TraceError, UsageError
@@ -62,7 +62,7 @@ def test_segments_are_preferred_on_a_gpu(
     platform: str, segments: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a CPU all steps wait, so runs of recomputations are nothing special."""
-    begun = begin(trace(dense, args_of(dense), (), None), [{}])
+    begun = begin(dense, args_of(dense), (), None)
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
     step = JaxCompilation(begun, "dense", alone=True)
     assert {compiler.segments for compiler in step.compilers} == {segments}
@@ -262,7 +262,7 @@ def fail(*_: Any, **__: Any) -> Any:
 @pytest.mark.parametrize(
     "stage",
     [
-        "training.jax_planner.trace",
+        "training.jax_planner.begin",
         "backends.jax.step.memory_of",
         "backends.jax.compiler.read_program",
         "backends.jax.compiler.graph_of",

@@ -17,7 +17,7 @@ from checkmate.backends.jax.device import device_here
 from checkmate.backends.jax.exported import JaxExport, write_step
 from checkmate.backends.jax.models.compare import Compared, compare
 from checkmate.backends.jax.models.load import LoadedStep, load_step
-from checkmate.backends.jax.step import BegunStep, JaxPlan, begin, none_fits, trace
+from checkmate.backends.jax.step import BegunStep, JaxPlan, begin, none_fits
 from checkmate.backends.jax.verification import verification_report
 from checkmate.backends.jax.ways import Way
 from checkmate.backends.protocol import Allowed, CompiledFit, CompiledStep, CostsWanted, Fitted, StepSolver
@@ -64,8 +64,7 @@ class JaxStep(CompiledStep):
         """
         self.request, self.report, self.cancelled = request, report, cancelled
         self._loaded, self._of_file = _loaded(request, report, cancelled), graph
-        with redirect_stdout(sys.stderr):  # what the user's code prints while it is traced
-            self._begun = _begun(self._loaded, report, cancelled, ({},))
+        self._begun = _begun(self._loaded, report, cancelled)
         self.supplied = result
         if graph is not None and result is not None:
             self._require_same(graph, result)
@@ -160,10 +159,8 @@ class JaxBackend:
         _refuse_refresh(costs)
         loaded = _loaded(request, report, cancelled)
         options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
-        with redirect_stdout(sys.stderr):  # what the user's code prints while it is traced
-            begun = _begun(loaded, report, cancelled, options)
-            graph = JaxCompilation(begun, loaded.name, alone=True).graph
-        return _described(request, loaded, graph)
+        begun = _begun(loaded, report, cancelled, options)
+        return _described(request, loaded, JaxCompilation(begun, loaded.name, alone=True).graph)
 
     def step(self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver) -> JaxStep:
         """Return the step that ``request`` names."""
@@ -212,13 +209,12 @@ def _loaded(request: ModelRequest, report: Report, cancelled: Cancelled) -> Load
 
 
 def _begun(
-    loaded: LoadedStep, report: Report, cancelled: Cancelled, choices: Sequence[dict[str, Any]]
+    loaded: LoadedStep, report: Report, cancelled: Cancelled, choices: Sequence[dict[str, Any]] = ({},)
 ) -> BegunStep:
-    report(Progress("trace", message="tracing the training step"))
-    traced = trace(loaded.step, loaded.shapes, (), loaded.donated)
-    stop_if(cancelled)
-    report(Progress("compile", message="compiling the plain step with XLA"))
-    return begin(traced, choices)
+    with redirect_stdout(sys.stderr):  # what the user's code prints while it is traced
+        return begin(
+            loaded.step, loaded.shapes, (), loaded.donated, choices, report=report, cancelled=cancelled
+        )
 
 
 def _described(request: ModelRequest, loaded: LoadedStep, graph: Graph) -> Graph:

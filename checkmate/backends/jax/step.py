@@ -18,6 +18,7 @@ from checkmate.errors import NoScheduleError, NotCompiledError, TraceError, Usag
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.models.keras_graph import first_line
+from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.units import format_bytes
 
 
@@ -131,20 +132,29 @@ def none_fits(fit: CompiledFit[Any, Any], hint: str) -> NoScheduleError:
     )
 
 
-def begin(traced: Traced, choices: Sequence[dict[str, Any]]) -> BegunStep:
-    """Compile the plain step with the first of the options that XLA takes.
+def begin(
+    step: Callable[..., Any],
+    args: Sequence[Any],
+    static: tuple[int, ...],
+    donated: tuple[int, ...] | None,
+    choices: Sequence[dict[str, Any]] = ({},),
+    *,
+    report: Report = silent,
+    cancelled: Cancelled = never,
+) -> BegunStep:
+    """Trace ``step``, and compile it plainly with the first of the options that XLA takes.
 
     Raises:
-        NotCompiledError: XLA fails with all.
+        UsageError, TraceError: as ``trace``. NotCompiledError: XLA fails with all.
     """
-    started, jitted = time.perf_counter(), jitted_step(traced)
+    report(Progress("trace", message="tracing the training step"))
+    traced = trace(step, args, static, donated)
+    stop_if(cancelled)
+    report(Progress("compile", message="compiling the plain step with XLA"))
+    started = time.perf_counter()
+    jitted = jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
     executable = compiled_plain(traced, jitted, choices)
     return BegunStep(traced, jitted, executable, memory_of(executable), time.perf_counter() - started)
-
-
-def jitted_step(traced: Traced) -> Any:
-    """Return the plain step of flat arguments, under ``jax.jit``."""
-    return jax.jit(jaxpr_as_fun(traced.jaxpr), donate_argnums=traced.donated)
 
 
 def compiled_plain(traced: Traced, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:
@@ -179,21 +189,14 @@ def trace(
     try:
         jaxpr, results = jax.make_jaxpr(step, static_argnums=static, return_shape=True)(*args)
     except (TypeError, ValueError, jax.errors.JAXTypeError) as error:
-        raise _untraceable(error) from error
+        raise TraceError(
+            f"JAX cannot trace the step: {str(error).splitlines()[0]}",
+            hint="it must run under jax.jit with these arguments; static_argnums names those that are no "
+            "arrays",
+        ) from error
     found = _own_donation(jaxpr) if donated is None else _flat_numbers(args, static, donated)
-    return Traced(jaxpr, jax.tree.structure(results), found, _shapes(args, static))
-
-
-def _shapes(args: Sequence[Any], static: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return arguments with a ``jax.ShapeDtypeStruct`` for every array."""
-    return tuple(arg if number in static else jax.tree.map(shape_of, arg) for number, arg in enumerate(args))
-
-
-def _untraceable(error: Exception) -> TraceError:
-    return TraceError(
-        f"JAX cannot trace the step: {str(error).splitlines()[0]}",
-        hint="it must run under jax.jit with these arguments; static_argnums names those that are no arrays",
-    )
+    shapes = (arg if number in static else jax.tree.map(shape_of, arg) for number, arg in enumerate(args))
+    return Traced(jaxpr, jax.tree.structure(results), found, tuple(shapes))
 
 
 def dynamic_arguments(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:
