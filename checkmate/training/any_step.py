@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.live.keras_step import require_graphs
-from checkmate.backends.tf.live.trace import Emit, LiveStep, folded_here
+from checkmate.backends.tf.live.trace import LiveStep, folded_here
 from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.models.own_step import as_function, explained
-from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.of_function import Returned, fixed_bytes, trace_function
 from checkmate.backends.tf.trace.replica import (
     as_one_replica,
@@ -30,7 +28,6 @@ from checkmate.backends.tf.trace.replica import (
     this_replica,
 )
 from checkmate.errors import JitCompiledError, UsageError
-from checkmate.ir.schedule import Schedule
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.request import Target
 from checkmate.training.compiled_steps import CompiledSteps
@@ -41,64 +38,26 @@ from checkmate.training.wording import not_planned
 
 
 @dataclass(frozen=True, eq=False)
-class AnyStep:
-    """Hold a step of the user's own for one layout of its arguments.
+class AnyStep(LiveStep):
+    """A step of the user's own for one layout of its arguments.
 
     ``unplanned``: the concrete function as TensorFlow runs it by itself. ``strategy``: on whose replicas it
     runs; None: on one device.
     """
 
-    name: str
-    layout: BatchLayout
-    folded: FoldedStep
     structure: Returned
     unplanned: Any
     strategy: Any = None
 
-    def with_folded(self, folded: FoldedStep) -> AnyStep:
-        """Return the step with another graph of the same ops."""
-        return replace(self, folded=folded)
-
-    @property
-    def graph(self) -> Any:
-        """Return what is scheduled; costs are operation counts."""
-        return self.folded.graph
-
     @property
     def distributed(self) -> bool:
-        """Return whether several replicas run the step."""
         return number_of_replicas(self.strategy) > 1
 
-    @property
-    def with_metrics(self) -> bool:
-        """Return True: what a step updates of its own is in its trace."""
-        return True
-
-    @property
-    def everything(self) -> Schedule:
-        """Return the schedule that runs each op once, in the order of the trace."""
-        return Schedule.plain(self.graph)
-
-    def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return what the step is called with: its tensors."""
-        return list(tensors)
-
     def plain(self) -> Callable[..., Any]:
-        """Return the step as TensorFlow runs it: a loss, and all that it returns."""
         return lambda *arguments: self.unplanned(*arguments)
 
     def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
         return self.structure.pack(flat)
-
-    def run(
-        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
-    ) -> tuple[Any, list[tf.Operation]]:
-        """Emit the scheduled step into the graph that is being traced.
-
-        Returns what the step returns, and the last ops of the schedule.
-        """
-        outputs = emit(self.folded, schedule)(*tensors)
-        return self.returned(outputs.loss, outputs.predictions), list(outputs.last)
 
 
 def any_step(

@@ -9,10 +9,11 @@ Keras applies both.
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
@@ -60,51 +61,55 @@ class StepParts:
         return keras.tree.map_structure(lambda i: flat[i], self.predictions)
 
 
-class LiveStep(Protocol):
+@dataclass(frozen=True, eq=False)
+class LiveStep(ABC):
     """A step that was traced for one layout, and can run by a schedule."""
 
-    @property
-    def layout(self) -> BatchLayout:
-        """Return the layout that it was traced for."""
+    name: str
+    layout: BatchLayout
+    folded: FoldedStep
 
-    @property
-    def folded(self) -> FoldedStep:
-        """Return the traced step and its graph."""
-
-    def with_folded(self, folded: FoldedStep) -> LiveStep:
+    def with_folded(self, folded: FoldedStep) -> Self:
         """Return the step with another graph of the same ops."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the model, or of the function."""
+        return replace(self, folded=folded)
 
     @property
     def graph(self) -> Graph:
-        """Return what is scheduled; costs are operation counts."""
+        """What is scheduled; costs are operation counts."""
+        return self.folded.graph
 
     @property
+    @abstractmethod
     def distributed(self) -> bool:
-        """Return whether the step leaves the update to Keras."""
+        """Whether several replicas run the step."""
 
     @property
     def with_metrics(self) -> bool:
-        """Return whether the step updates its metrics; else they are left."""
+        """Whether the step updates its metrics; else they are left."""
+        return True
 
     @property
     def everything(self) -> Schedule:
-        """Return the schedule that runs each op once, in the order of the trace."""
+        """The schedule that runs each op once, in the order of the trace."""
+        return Schedule.plain(self.graph)
 
     def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Return what the step is called with."""
+        return list(tensors)
 
+    @abstractmethod
     def plain(self) -> Callable[..., Any]:
         """Return the step as TensorFlow runs it by itself.
 
         It is a function of the arguments, for measurements: first of what it returns is the loss.
         """
 
+    @abstractmethod
     def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
         """Return what the step returns, of the tensors that leave it."""
+
+    def apply(self, flat: Sequence[tf.Tensor]) -> None:  # noqa: B027 - few leave anything
+        """Update what the scheduled step leaves to Keras."""
 
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
@@ -113,50 +118,30 @@ class LiveStep(Protocol):
 
         Returns what the step returns, and the last ops of the schedule. ``emit``: for what runs it.
         """
+        outputs = emit(self.folded, schedule)(*self.arguments(tensors))
+        self.apply(outputs.predictions)
+        return self.returned(outputs.loss, outputs.predictions), list(outputs.last)
 
 
 @dataclass(frozen=True, eq=False)
-class KerasStep:
-    """Hold Keras's own step of a model for one layout.
+class KerasStep(LiveStep):
+    """Keras's own step of a model for one layout.
 
     ``variables``: those whose values are arguments (none on one device). ``with_metrics``: the step updates
     the metrics too. Then it returns their results, else the loss and the predictions.
     """
 
     model: Any
-    layout: BatchLayout
-    folded: FoldedStep
     parts: StepParts
     variables: tuple[Any, ...]
     with_metrics: bool = False
 
     @property
-    def name(self) -> str:
-        return str(self.model.name)
-
-    def with_folded(self, folded: FoldedStep) -> KerasStep:
-        """Return the step with another graph of the same ops."""
-        return replace(self, folded=folded)
-
-    @property
-    def graph(self) -> Graph:
-        """Return what is scheduled; costs are operation counts."""
-        return self.folded.graph
-
-    @property
     def distributed(self) -> bool:
         return bool(self.variables)
 
-    @property
-    def everything(self) -> Schedule:
-        """Return the schedule that runs each op once, in the order of the trace."""
-        return Schedule.plain(self.graph)
-
     def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return what the step is called with.
-
-        This is the batch and, where they are arguments, the values that the variables have now.
-        """
+        """Return the batch and, where they are arguments, the values that the variables have now."""
         return [*tensors, *(tf.convert_to_tensor(_local(variable.value)) for variable in self.variables)]
 
     def plain(self) -> Callable[..., Any]:
@@ -177,24 +162,13 @@ class KerasStep:
 
         return one_replica
 
-    def run(
-        self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
-    ) -> tuple[Any, list[tf.Operation]]:
-        """Emit the scheduled step into the graph that is being traced.
-
-        Updates are included. Returns what the step returns, and the last ops of the schedule.
-        """
-        outputs = emit(self.folded, schedule)(*self.arguments(tensors))
-        flat = outputs.predictions
-        if self.distributed:
-            self._apply(flat)
-        return self.returned(outputs.loss, flat), list(outputs.last)
-
     def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
         found = self.parts.pack_predictions(flat)
         return found if self.with_metrics else (loss, found)
 
-    def _apply(self, flat: Sequence[tf.Tensor]) -> None:
+    def apply(self, flat: Sequence[tf.Tensor]) -> None:
+        if not self.distributed:
+            return
         gradients: list[Any] = []
         for numbers, shape in self.parts.gradients:
             parts = [flat[i] for i in numbers]
@@ -260,7 +234,8 @@ def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False, for_xla
         "optimizer": variable_bytes(model.optimizer.variables),
         "inputs": sum(tensor_bytes(t) for t in traced.function.inputs[: len(layout.specs)]),
     }
-    return KerasStep(model, layout, folded_here(traced, fixed), parts, variables, metrics)
+    folded = folded_here(traced, fixed)
+    return KerasStep(str(model.name), layout, folded, model, parts, variables, metrics)
 
 
 @contextmanager
