@@ -1,7 +1,9 @@
-"""Every command of the window, once, as data; no Qt. The menus, the command palette, the buttons, the
-shortcuts and the documentation's page ``reference/window-keys.md`` are made from ``ACTIONS``. To change a
-shortcut, edit one line here. ``app/views/window/main_window.py`` says which function runs for an id. ``python
--m app.actions`` prints the page of the documentation."""
+"""Every command of the window, once, as data; no Qt.
+
+Menus, palette, buttons, shortcuts and the page ``reference/window-keys.md`` are made from ``ACTIONS``;
+``python -m app.actions`` prints that page. ``app/views/window/main_window.py`` says which function runs for
+an id.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from enum import Enum
 
 
 class Menu(Enum):
-    """Hold the menus, from left to right. ``&`` stands before the letter that opens a menu with Alt."""
+    """The menus, from left to right. ``&`` stands before the letter that opens a menu with Alt."""
 
     FILE = "&File"
     EDIT = "&Edit"
@@ -27,8 +29,6 @@ class Menu(Enum):
 
 
 class EnabledIf(Enum):
-    """The condition that enables an action."""
-
     ALWAYS = "always"
     CAN_UNDO = "there is a change to undo"
     CAN_REDO = "there is a change to redo"
@@ -42,13 +42,10 @@ class Action:
     """A command of the window.
 
     Attributes:
-        id: names the command in code.
         words: what menus, the palette and the documentation call it.
         shortcuts: as Qt writes them, apart by spaces; the first is the one that is shown.
         menu: the menu that lists it; None if only the palette, a key or a button reaches it.
         tip: what its button says when the mouse rests on it; ``words`` if empty.
-        when: the condition that enables it.
-        checkable: whether it shows a state that is on or off.
         line_above: whether its menu draws a line above it.
         choice: what it is one of, where one of several is on; a menu of that name in its menu lists them.
     """
@@ -83,8 +80,7 @@ class Action:
 
 @dataclass(frozen=True)
 class ViewKeys:
-    """Hold the keys that one view reads itself while it has the focus. They are listed for the documentation
-    only."""
+    """The keys that one view reads itself while it has the focus; for the documentation."""
 
     view: str
     keys: tuple[str, ...]
@@ -366,16 +362,10 @@ _BY_ID = {entry.id: entry for entry in ACTIONS}
 
 
 def action(name: str) -> Action:
-    """Return the action with this id.
-
-    Raises:
-        KeyError: no action has it.
-    """
     return _BY_ID[name]
 
 
 def keys_page() -> str:
-    """Return the documentation's page of the window's keys, as Markdown."""
     lines = [
         "# Keys of the window",
         "",

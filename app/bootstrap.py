@@ -55,10 +55,9 @@ def explore(
 ) -> int:
     """Open the window on ``file`` (or on nothing) and return its exit code.
 
-    With ``screenshot``, solve for ``budget`` (60 % if none is given), draw the window with the playhead on
-    step ``at``, and leave. With ``animation``, save the playback of that solve as an animated picture, and
-    leave. With ``figure``, save that figure of the solve, and leave. ``size`` is the size of the window or of
-    the animation. The window asks before it runs the code of a ``file.py:function``, unless ``allow_code``.
+    With ``screenshot``, ``animation`` or ``figure``, solve for ``budget`` (60 % if none is given), write
+    these pictures, with the playhead on step ``at``, and leave. ``size``: of the window or of the animation.
+    The window asks before it runs the code of a ``file.py:function``, unless ``allow_code``.
 
     Raises:
         WindowUnavailableError: Qt's libraries are missing, there is no display for a window or it does not
@@ -138,13 +137,10 @@ def _save_pictures(
 
 
 def _require_qt(*, drawing: bool) -> None:
-    """Import the window, and check meanwhile that it can open.
-
-    That it can open is not needed for a picture.
+    """Import the window, and check meanwhile that it can open, which a picture does not need.
 
     Raises:
-        WindowUnavailableError: a system library that Qt needs is missing, or there is no display that
-            answers.
+        WindowUnavailableError: a system library that Qt needs is missing, or no display answers.
     """
     try:
         with ThreadPoolExecutor(1) as pool:
@@ -161,13 +157,7 @@ def _require_qt(*, drawing: bool) -> None:
 
 
 def _require_display() -> None:
-    """Check that Qt can open a window on the display.
-
-    A process of its own starts Qt, because Qt ends the process where it cannot.
-
-    Raises:
-        WindowUnavailableError: as the doctor says.
-    """
+    """Check in a process that Qt can open a window; Qt ends the process where it cannot."""
     looked = probe(("app.look", "screen"), limit_s=_DISPLAY_S, cancelled=never)
     line = window_line(looked, os.environ)
     chosen = line.state is PartState.LIMITED and os.environ.get("QT_QPA_PLATFORM")
@@ -204,8 +194,7 @@ def _start_application(theme: str | None, settings: QSettings | None) -> tuple[Q
 
 
 def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSettings | None) -> MainWindow:
-    """Return a window. With ``settings`` it also keeps what it explores: it has a recovery, recent
-    explorations and a log."""
+    """Return a window. With ``settings`` it has a recovery, recent explorations and a log."""
     from app.crash_log import keep_log, open_log
     from app.models.recovery import Recent, Recovery, sessions_folder
     from app.models.session import Session
@@ -257,8 +246,8 @@ def _require_drawable(file: str, *, allow_code: bool) -> None:
     """Check that a picture can be made of ``file``.
 
     Raises:
-        UsageError: it is a log or a profile.
-        UnsafeModelError: it would run code, and nobody has allowed that.
+        UsageError: it is a log or a profile. UnsafeModelError: it would run code, and nobody has allowed
+            that.
     """
     if is_record(Path(file)):
         raise UsageError(
@@ -286,7 +275,7 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
     """Wait until the solve has ended.
 
     Raises:
-        WindowUnavailableError: nothing was opened; the sentence says why, the hint what to do.
+        WindowUnavailableError: nothing was opened.
     """
     from PySide6.QtCore import QEventLoop, QTimer
 
@@ -311,11 +300,6 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
 
 
 def _draw(window: MainWindow, path: Path) -> None:
-    """Save a picture of the window.
-
-    Raises:
-        WindowUnavailableError: the picture cannot be written.
-    """
     from PySide6.QtCore import QEventLoop, QTimer
 
     loop = QEventLoop()
@@ -334,11 +318,6 @@ def _go_to(window: MainWindow, at: int | None) -> None:
 
 
 def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> None:
-    """Save the playback of the schedule on screen as an animated picture.
-
-    Raises:
-        WindowUnavailableError: nothing was written; the sentence says why.
-    """
     from PySide6.QtCore import QEventLoop, QSize, QTimer
 
     from app.views.pictures.film import SIZE

@@ -1,4 +1,4 @@
-"""The window's log file: it keeps what went wrong. It is written even if the process dies of it."""
+"""The window's log file of what went wrong, written even if the process dies of it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ def open_log(folder: Path) -> TextIO | None:
 
 
 def keep_log(log: TextIO, tell: Callable[[str], None], logged: SignalInstance) -> None:
-    """Write uncaught exceptions, Qt's warnings and crash stacks to ``log``. ``tell`` is called with one
-    sentence about an uncaught exception; the window goes on. ``logged`` is a signal with what other processes
-    write to their stderr, mostly tracebacks; that is written to the log too."""
+    """Write uncaught exceptions, Qt's warnings and crash stacks to ``log``.
+
+    ``tell`` is called with a sentence about an uncaught exception; the window goes on. ``logged``: a signal
+    with what other processes write to stderr, mostly tracebacks.
+    """
     logged.connect(lambda text: log.write(text))
     faulthandler.enable(log)
 

@@ -1,7 +1,9 @@
-"""Check whether the window can open on this machine. ``checkmate doctor`` runs it with ``python -m
-app.look``, and ``checkmate explore`` with ``python -m app.look screen``, which looks at the display alone.
-The check may crash, so it has a process of its own. It writes what it finds to standard output
-(``checkmate.processes.stages``)."""
+"""Check whether the window can open: ``python -m app.look`` for the doctor, ``… screen`` for the display
+alone.
+
+The check may crash, so it has a process of its own, and writes what it finds to standard output
+(``checkmate.processes.stages``).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,6 @@ _LDD_S = 5.0
 
 
 def main() -> int:
-    """Check Qt, its plug-in, the plots and the screen; tell the result."""
     end_with_parent()
     tell = Teller()
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
@@ -38,7 +39,7 @@ def main() -> int:
 
 
 def draw_offscreen() -> None:
-    """Let Qt draw without a screen. ``QT_QPA_PLATFORM`` may say otherwise. Call it before Qt starts."""
+    """Let Qt draw without a screen, unless ``QT_QPA_PLATFORM`` is set. Call it before Qt starts."""
     if sys.platform == "linux" and not os.environ.get("QT_QPA_PLATFORM"):
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
 

@@ -26,17 +26,11 @@ class FieldError(ValueError):
 
 @cache
 def hints_of(kind: type) -> dict[str, Any]:
-    """Return the annotation of each field of a dataclass."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def write_fields(hints: Mapping[str, Any], value: Any) -> dict[str, Any]:
-    """Return the fields of ``value`` as a JSON object.
-
-    Raises:
-        TypeError: a field is annotated with a type that is not understood.
-    """
     return {name: _written(hint, getattr(value, name)) for name, hint in hints.items()}
 
 

@@ -10,14 +10,10 @@ from app.state.knowledge import ListedSchedule
 
 
 class Playhead(QObject):
-    """A position in the schedule on screen, and its playback.
+    """A position in the schedule on screen, and its playback at ``speed`` times the base rate.
 
-    The playback runs at ``speed`` times the base rate.
-
-    Signals:
-        moved: it is on another step.
-        told: what is said of the step in words may follow. While it plays, that is a turn of the event loop
-            after ``moved``, so that the pictures are painted in between; else it is at once.
+    Signals: ``told``: what is said of the step in words may follow. While it plays, that is a turn of the
+    event loop after ``moved``, so that the pictures are painted in between; else it is at once.
     """
 
     moved = Signal(int)
@@ -49,7 +45,6 @@ class Playhead(QObject):
         self.seek(round(share * (self.count - 1)), force=True)
 
     def seek(self, step: int, *, force: bool = False) -> None:
-        """Go to ``step``, kept within the schedule."""
         step = max(0, min(self.count - 1, step))
         if step != self.step or force:
             self.step = step
@@ -104,14 +99,7 @@ class Playhead(QObject):
 
 
 class Selection(QObject):
-    """The selected op, and perhaps one of the values that it makes.
-
-    All views show the same selection.
-
-    Attributes:
-        op: -1 for none.
-        value: -1 where it is all that the op makes.
-    """
+    """The selected op, or one ``value`` that it makes; -1 for none, or for all that it makes."""
 
     changed = Signal(int)
 
@@ -120,19 +108,16 @@ class Selection(QObject):
         self.op = self.value = -1
 
     def select(self, op: int, value: int = -1) -> None:
-        """Select ``op``, or the ``value`` that it makes; -1 selects nothing."""
         if (op, value) != (self.op, self.value):
             self.op, self.value = op, value
             self.changed.emit(op)
 
 
 class Comparison(QObject):
-    """The schedule B, and how A differs from it.
+    """The schedule B, ``other``, and how A, the one on screen, differs from it.
 
-    ``other`` is B, or None if nothing is compared. B stays even if better schedules take its place on the
-    frontier.
-
-    Signals: ``pinned``: B is another; ``changed``: A or B is another.
+    B stays even if better schedules take its place on the frontier. Signals: ``pinned``: B is another;
+    ``changed``: A or B is.
     """
 
     pinned = Signal()
@@ -165,7 +150,6 @@ class Comparison(QObject):
         return self._difference[2]
 
     def pin(self, found: ListedSchedule | None) -> None:
-        """Compare with ``found``; None ends the comparison."""
         if found is not self.other:
             self.other = found
             self.pinned.emit()

@@ -1,7 +1,4 @@
-"""What one window explores: a graph, and what is known and shown.
-
-What is known of the graph is known under constraints.
-"""
+"""What one window explores: a graph, and what is known and shown of it, by constraints."""
 
 from __future__ import annotations
 
@@ -41,32 +38,18 @@ __all__ = ["Exploration", "ListedSchedule", "Solve"]
 
 
 class Exploration(QObject):
-    """The window's memory: all that is known, and what is shown.
+    """All that a window knows, and what it shows.
 
-    There is a frontier for each set of constraints. The window shows one schedule of the current frontier.
-    Frontiers only ever improve. A schedule that was found under constraints is one of the plain graph too,
-    and is kept for both. A bound that was proved under constraints holds under the same and under further
-    ones.
+    There is a frontier for each set of constraints; one schedule of the current one is shown. Frontiers only
+    improve. A schedule found under constraints is one of the plain graph too, and is kept for both. A bound
+    proved under constraints holds under the same and under further ones.
 
     Attributes:
-        listing: the user's own schedules, and the work on other budgets.
-        aim: None if the slider stands on a budget; otherwise the budget follows the smallest known schedule
-            within the aim's cost.
+        aim: None if the slider stands on a budget; else the budget follows the smallest schedule in the aim's
+            cost.
         opened_at: where the slider stood when the graph was opened.
         passing: the costs are estimates that measured ones will replace; until then nothing is solved.
         preparing: what the solver does before it can search, in words; empty if it can search.
-        standing: how the schedule on screen stands to the budget; None if no graph is open.
-
-    Signals:
-        graph_changed: another graph is open.
-        known_changed: a point or a bound was added, or the range is known.
-        shown_changed: another schedule is on screen.
-        standing_changed: the schedule on screen stands otherwise to the budget.
-        solve_changed: the solve goes on, or ended.
-        budget_changed: the budget or the aim is another.
-        constraints_changed: other constraints apply.
-        passing_changed: ``passing`` is another.
-        measured_changed: a schedule's step was run and measured.
     """
 
     graph_changed = Signal()
@@ -113,7 +96,6 @@ class Exploration(QObject):
         return Constraints() if self.what_if is None else self.what_if.constraints
 
     def reported(self) -> ReportContent | None:
-        """Return what a report would be about now; None if no graph is open."""
         if self.graph is None or self.shown is None or self.plain is None:
             return None
         said = self.constraints.assumptions
@@ -125,7 +107,7 @@ class Exploration(QObject):
 
     @property
     def known(self) -> list[ListedSchedule]:
-        """Return the points of the frontier under the constraints. Their peaks rise and their costs fall."""
+        """The points of the frontier under the constraints. Their peaks rise and their costs fall."""
         return [] if self.what_if is None else self.what_if.known
 
     @property
@@ -133,10 +115,7 @@ class Exploration(QObject):
         return None if self.what_if is None else self.what_if.plain
 
     def set_graph(self, graph: Graph, what_if: WhatIf | None = None) -> None:
-        """Start over with ``graph``; the plain step is its first known schedule.
-
-        ``what_if`` is the knowledge without constraints, if it is already made.
-        """
+        """Start over. ``what_if`` is the knowledge without constraints, if it is already made."""
         self.graph = graph
         self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
@@ -158,10 +137,6 @@ class Exploration(QObject):
         self.listing.own.clear()
 
     def set_preparing(self, sentence: str) -> None:
-        """Set what the solver does before it can search.
-
-        ``preparing`` is in words; empty if the solver can search.
-        """
         if sentence != self.preparing:
             self.preparing = sentence
             self.solve_changed.emit()
@@ -186,9 +161,7 @@ class Exploration(QObject):
         return moved or not constraints.is_empty
 
     def set_constraints(self, constraints: Constraints) -> None:
-        """Explore under other constraints.
-
-        What is known under them, or holds under them as well, is there at once.
+        """Explore under other constraints; what is known and holds under them is there at once.
 
         Raises:
             UnknownNameError: a constraint names something that the graph does not have.
@@ -250,11 +223,6 @@ class Exploration(QObject):
         self.opened_at = self.asked
 
     def saved(self) -> SavedExploration:
-        """Return what is saved in a file.
-
-        That is the graph, what is known of it, what is known or proved under constraints, and the user's own
-        list.
-        """
         assert self.graph is not None and self.what_if is not None and self.unconstrained is not None
         waiting = {under: found for under, found in self._waiting.items() if under not in self._what_ifs}
         found = schedules_to_save(self.unconstrained, self._what_ifs.values(), self.listing.own, waiting)
@@ -274,7 +242,6 @@ class Exploration(QObject):
         )
 
     def set_needed(self, needed_bytes: int, what_if: WhatIf) -> None:
-        """Take in a bound: no schedule under the constraints has a smaller peak."""
         what_if.needed_bytes = needed_bytes
         if what_if is self.what_if:
             self.known_changed.emit()
@@ -285,19 +252,15 @@ class Exploration(QObject):
 
     @property
     def least_possible(self) -> int:
-        """Return the proved bound: no schedule has a smaller peak."""
         return 0 if self.what_if is None else self.what_if.least_possible
 
     @property
     def least_of_all(self) -> int:
-        """Return the proved bound without constraints. No schedule has a smaller peak."""
+        """The proved bound on the peak without constraints."""
         return 0 if self.unconstrained is None else self.unconstrained.least_possible
 
     def set_budget(self, budget_bytes: int) -> None:
-        """Move the slider and show the best known schedule that fits at once.
-
-        It takes the place of one that was chosen by hand, even if the budget is the same as before.
-        """
+        """Move the slider and show the best known schedule, also in place of one that was chosen by hand."""
         if self.graph is None:
             return
         before = self.asked, self._chosen
@@ -317,10 +280,6 @@ class Exploration(QObject):
             self.set_aim(asked.aim)
 
     def set_aim(self, aim: Aim) -> None:
-        """Set the budget to the least memory known within the aim's cost.
-
-        The budget follows as smaller schedules are found.
-        """
         if self.graph is None or (aim == self.aim and not self._chosen):
             return
         self.aim, self._chosen = aim, False
@@ -330,8 +289,7 @@ class Exploration(QObject):
     def _follow(self) -> bool:
         """Move the budget to the smallest known schedule of the aim.
 
-        Return whether it moved, or whether another schedule is shown for it. One that was chosen by hand
-        stays on screen.
+        Return whether it moved, or another schedule is shown. One that was chosen by hand stays on screen.
         """
         least = (
             None
@@ -350,29 +308,20 @@ class Exploration(QObject):
 
     @property
     def least_bound(self) -> int:
-        """Return the proved bound of the aim.
-
-        No schedule within the aim's cost has a smaller peak. Without an aim it holds for any cost.
-        """
+        """The proved bound on the peak within the aim's cost. Without an aim it holds for any cost."""
         if self.what_if is None or self.aim is None:
             return self.least_possible
         return self.what_if.least_bound(self.aim.max_overhead)
 
     def as_listed(self, budget_bytes: int) -> int:
-        """Return the budget that someone means who writes one as the list does.
-
-        Peaks are listed in rounded words, so the schedule may need a little more than its words.
-        """
+        """See ``WhatIf.as_listed``."""
         return budget_bytes if self.what_if is None else self.what_if.as_listed(budget_bytes)
 
     def best_for(self, budget_bytes: int) -> ListedSchedule | None:
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)
 
     def show_best(self) -> None:
-        """Show the best schedule for the budget; a large one follows soon.
-
-        If none fits, the smallest known one is shown. One that was chosen by hand stays on screen.
-        """
+        """Show the best schedule for the budget, a large one soon; the smallest known one if none fits."""
         self._display_queue.start()
 
     def _due(self) -> ListedSchedule | None:
@@ -389,17 +338,11 @@ class Exploration(QObject):
 
     @property
     def measured_shown(self) -> MeasuredSchedule | None:
-        """Return what was measured when the schedule on screen was run.
-
-        It is None if the schedule was not run.
-        """
+        """What was measured when the schedule on screen was run; None if it was not run."""
         return None if self.shown is None else self._measured.get(self.shown.key)
 
     def take_measured(self, measured: MeasuredSchedule, result: SolveResult) -> None:
-        """Take in what was measured of ``result``'s schedule, and show it.
-
-        The schedule need not have been known before.
-        """
+        """Show ``result``'s schedule, which need not have been known, with what was measured of it."""
         assert self.what_if is not None
         schedule = result.require_schedule()
         self._measured[steps_key(measured.steps)] = measured
@@ -411,20 +354,15 @@ class Exploration(QObject):
         self.measured_changed.emit()
 
     def frozen_copy(self) -> Exploration:
-        """Return a copy that keeps showing what is on screen now.
-
-        What is found or shown here later does not change it.
-        """
+        """Return a copy that keeps showing what is on screen now."""
         other = Exploration()
         other.graph, other.shown, other.budget_bytes = self.graph, self.shown, self.budget_bytes
         other.what_if, other.unconstrained, other._measured = self.what_if, self.unconstrained, self._measured
         return other
 
     def show(self, found: ListedSchedule) -> None:
-        """Show ``found`` at once, because the user chose it.
-
-        It stays until the slider is moved or its budget is asked for again. What stands in its place then is
-        the budget's own schedule.
+        """Show ``found``, because the user chose it, until the slider is moved or its budget is asked for
+        again.
         """
         self._chosen = False
         self._chosen = found is not self._due()
@@ -432,15 +370,10 @@ class Exploration(QObject):
 
     @property
     def by_hand(self) -> bool:
-        """Return whether the user chose the schedule that is on screen. Otherwise it is the budget's own."""
         return self._chosen
 
     @property
     def better(self) -> ListedSchedule | None:
-        """Return a known schedule that serves the budget clearly better.
-
-        It is None if there is none, or if the one on screen does not fit the budget.
-        """
         if self.shown is None or self.what_if is None:
             return None
         return self.what_if.better_than(self.shown, self.budget_bytes)
@@ -480,9 +413,9 @@ class Exploration(QObject):
     ) -> bool:
         """Add a schedule after the independent check; False if it does not hold.
 
-        ``checked`` is the result of the check, if it was already made. Unless it was ``asked`` for, it
-        replaces the one on screen only where that does not fit the budget. ``baseline``: it is a published
-        method's, and is listed even where known ones beat it.
+        ``checked``: the check's result, if it was made. Unless it was ``asked`` for, it replaces the one on
+        screen only where that does not fit the budget. ``baseline``: it is a published method's, and is
+        listed even where known ones beat it.
         """
         what_if = what_if or self.what_if
         assert what_if is not None and self.unconstrained is not None
@@ -515,9 +448,9 @@ class Exploration(QObject):
             self._tell_solve()
 
     def _tell_solve(self) -> None:
-        """Tell the solve at the slider's budget what the frontier learned.
+        """Tell the solve at the slider's budget what the frontier learned, also after its end.
 
-        This is done even while nothing is solved: the panel of the solve must not know less than the list.
+        The panel of the solve must not know less than the list.
         """
         solve = self.solve
         if solve is None or solve.asked != self.asked or solve.what_if is not self.what_if:
@@ -526,9 +459,9 @@ class Exploration(QObject):
             self.solve_changed.emit()
 
     def _known_of(self, solve: Solve) -> tuple[float | None, float]:
-        """Return the best that is known of what was asked, and the bound.
+        """Return the best that is known of what was asked, and the bound; 0 if that says nothing.
 
-        They are peaks in bytes for an aim, else costs. A bound that says nothing is 0.
+        They are peaks in bytes for an aim, else costs.
         """
         what_if = solve.what_if
         if solve.aim is not None:

@@ -28,14 +28,10 @@ CERTIFY_S = 60.0
 
 
 class BatchFinder(QObject):
-    """One search at a time, and the answers of all.
+    """One search for the largest batch at a time, and what was found lately, the newest last.
 
-    Attributes:
-        asked: the question of the search that runs; None if none does.
-        sentence: what it does, or has found so far.
-        answers: what was found lately, the newest last.
-
-    Signals: ``changed``: the search began, is further or has ended. ``answered``: there is another answer.
+    ``asked``: the question of the search that runs. ``sentence``: what it does, or has found so far. Signals:
+    ``changed``: the search began, is further or has ended. ``answered``: there is another answer.
     """
 
     changed = Signal()
@@ -54,7 +50,6 @@ class BatchFinder(QObject):
         self.client.cancelled.connect(self._end)
 
     def ask(self, question: BatchQuestion, body: bytes) -> None:
-        """Search; ``body`` is the graph as a file's JSON."""
         self.asked, self.sentence = question, "Starting…"
         self.client.send(
             FindLargestBatch(
@@ -70,7 +65,6 @@ class BatchFinder(QObject):
         self.changed.emit()
 
     def stop(self) -> None:
-        """End the search with the best so far."""
         if self.asked is not None:
             self.client.cancel()
             self.sentence = "Stopping…"
@@ -124,10 +118,9 @@ def _answer(question: BatchQuestion, found: LargestBatchFound) -> BatchAnswer:
 
 
 class Certifier(QObject):
-    """Has certificates made by a process of its own, and verifies each here once it is written.
+    """Has certificates made by a process, and verifies each here once it is written.
 
-    Signals: ``progressed(sentence)``; ``proved(ProvedCost)``; ``failed(sentence, hint)``: nothing is proved;
-    ``died(sentence)``.
+    Signals: ``progressed(sentence)``; ``proved(ProvedCost)``; ``failed(sentence, hint)``; ``died(sentence)``.
     """
 
     progressed = Signal(str)
@@ -203,11 +196,7 @@ class Certifier(QObject):
 
 @dataclass(frozen=True)
 class ProvedCost:
-    """Hold what a certificate proves.
-
-    ``cost``: no schedule within ``budget_bytes`` costs less; None: none fits. ``cases``: how many sums it
-    has.
-    """
+    """What a certificate proves: no schedule within the budget costs less than ``cost``; None: none fits."""
 
     budget_bytes: int
     cost: float | None

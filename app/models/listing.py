@@ -1,5 +1,3 @@
-"""What is listed beside the frontier, how that is filled, and what waits to be shown."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,14 +18,10 @@ class Listing(QObject):
     """The user's own schedules, and the work on other budgets.
 
     Attributes:
-        own: the user's own list.
         fill_wanted: whether other budgets are solved while nothing is asked.
         filling: how that work stands; None before the solver has said anything.
 
-    Signals:
-        changed: the user's own list is another.
-        fill_switched: ``fill_wanted`` was set; also when it is only to go on.
-        filling_changed: ``filling`` or ``fill_wanted`` is another.
+    Signals: ``changed``: the list is another; ``fill_switched(on)``, also when it is only to go on.
     """
 
     changed = Signal()
@@ -60,10 +54,7 @@ class Listing(QObject):
             self.filling_changed.emit()
 
     def fill(self, on: bool) -> None:
-        """Solve other budgets in the background, or do not.
-
-        Switched on again, the work goes on for as long again.
-        """
+        """Solve other budgets in the background, or do not. Switched on, it goes on for as long again."""
         self.fill_wanted = on
         self.fill_switched.emit(on)
         self.filling_changed.emit()

@@ -37,11 +37,10 @@ _FAULT = "it could not be opened because of an error in the program; the log say
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A graph that was read, with what belongs to it.
+    """A graph that was read, its plain step replayed, as a file's JSON, and what was saved with it.
 
-    It has the replayed plain step, the JSON of the graph's file, and what was saved with it, if anything.
-    ``changed`` is the model's file, if it has changed since it was profiled. ``file`` is where it was read,
-    if it was in a file.
+    ``changed``: the model's file, if it has changed since it was profiled. ``file``: where the graph was
+    read.
     """
 
     what_if: WhatIf
@@ -75,7 +74,7 @@ def read_opened(path: Path) -> Opened:
 
 
 def is_large(path: Path) -> bool:
-    """Return whether reading ``path`` would hold up the window."""
+    """Whether reading ``path`` would hold up the window."""
     most = LARGE_BYTES * (1 if path.name.endswith(".gz") else _PLAIN)
     return path.is_file() and path.stat().st_size > most
 
@@ -131,10 +130,7 @@ class Reading(QObject):
 
 
 class Opening(Reading):
-    """Reads a graph; signal ``opened(Opened)``.
-
-    ``replaces``: what is opened takes the place of what was open before, which is garbage then.
-    """
+    """Reads a graph. ``replaces``: it takes the place of what was open before, which is garbage then."""
 
     def __init__(self, parent: QObject | None = None, *, replaces: bool = True) -> None:
         super().__init__(parent)
@@ -181,10 +177,10 @@ def _read_apart(read: Callable[[], Opened]) -> Opened:
 def _collect_garbage() -> None:
     """Collect what became garbage since the last graph was opened.
 
-    Python's collector looks at every object of a large graph again and again, which takes some 80 ms each
-    time at 10,000 ops. So an open graph is hidden from it (``gc.freeze``). It is freed by its reference
-    counts when the next graph comes. Nothing that is made of a graph may therefore refer to itself in a
-    circle; ``tests/app/test_opening.py`` checks that.
+    Python's collector looks at every object of a large graph again and again, some 80 ms each time at 10,000
+    ops. So an open graph is hidden from it (``gc.freeze``), and freed by its reference counts when the next
+    one comes. What is made of a graph may therefore not refer to itself in a circle;
+    ``tests/app/test_opening.py`` checks that.
     """
     if (
         gc.get_freeze_count()
@@ -201,13 +197,9 @@ def side_of(name: str, exploration: Exploration, shown: ListedSchedule | None = 
 
 
 class OtherGraph(QObject):
-    """Hold a graph from a file, and the process that fills its frontier.
+    """A graph from a file to compare with, and the process that fills its frontier.
 
-    Attributes:
-        exploration: what is known of it; without a graph until it is read.
-        file: where it was read.
-
-    Signals: ``opened``; ``failed(sentence, hint)``.
+    ``exploration`` has no graph until it is read. Signals: ``opened``; ``failed(sentence, hint)``.
     """
 
     opened = Signal()
@@ -227,11 +219,9 @@ class OtherGraph(QObject):
         return self._opening.busy
 
     def open(self, path: Path) -> None:
-        """Read a graph or an exploration in a thread. Only the last one that was asked for counts."""
         self._opening.start(lambda: read_opened(path))
 
     def best_within(self, budget_bytes: int) -> ListedSchedule | None:
-        """Return the best known schedule within a budget. None: there is no graph yet."""
         known = self.exploration.known
         return within(known, budget_bytes) if known else None
 

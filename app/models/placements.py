@@ -1,7 +1,4 @@
-"""Where the buffers of the schedule on screen lie in memory, and the lines across its memory curve.
-
-A process of its own asks the allocator's replica.
-"""
+"""Where the schedule on screen lies in memory, as a process replays it, and lines across its curve."""
 
 from __future__ import annotations
 
@@ -40,15 +37,12 @@ _WISH = "lines"
 class Placing(QObject):
     """Places the schedule on screen while that is wanted.
 
-    ``graph_body`` returns the explored graph as a file's JSON.
-
     Attributes:
         found: the last schedule that was placed, and where. It may not be the one on screen yet.
-        share: how much of the work is done, once it takes over a second; None before that or without work.
-        problem: what went wrong with the last schedule; empty if nothing did.
+        share: how much of the work is done, once it takes over a second; else None.
+        problem: what went wrong with the last schedule.
 
-    Signals:
-        changed: another schedule was placed or is being placed, or the work is further.
+    Signals: ``changed``: another schedule was placed or is being placed, or the work is further.
     """
 
     changed = Signal()
@@ -82,10 +76,7 @@ class Placing(QObject):
         return bool(self._wishes)
 
     def want(self, on: bool, who: str) -> None:
-        """Place what is on screen, now and later; or stop, and end the process.
-
-        It goes on as long as anybody wants it. ``who`` names one of them.
-        """
+        """Place what is on screen from now on while anybody, ``who``, wants it; else end the process."""
         before = self._wanted
         self._wishes = self._wishes | {who} if on else self._wishes - {who}
         if self._wanted is before:
@@ -166,20 +157,12 @@ class Placing(QObject):
 
 
 def _same_but_for_costs(graph: Graph, other: Graph) -> bool:
-    """Return whether one graph's picture may stay until the other's is there."""
+    """Whether one graph's picture may stay until the other's is there."""
     return (graph.name, graph.n, len(graph.values)) == (other.name, other.n, len(other.values))
 
 
 class LineChoice(QObject):
-    """The lines that the user wants, and of which card.
-
-    Attributes:
-        wanted: the kinds of lines that are drawn where they are known.
-        card: the chosen card, as ``app.presenters.lines_across`` names it; at first the graph's own
-            GPU.
-
-    Signals: ``changed``: one of them is another.
-    """
+    """The kinds of lines that the user wants, and of which card; at first it is the graph's own GPU."""
 
     changed = Signal()
 
@@ -204,10 +187,7 @@ class LineChoice(QObject):
 
 
 class MemoryLines(QObject):
-    """The lines across the memory curve of the schedule on screen.
-
-    Signals: ``changed``: they may be others.
-    """
+    """The lines across the memory curve of the schedule on screen."""
 
     changed = Signal()
 

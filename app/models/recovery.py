@@ -1,4 +1,4 @@
-"""Save the exploration automatically, restore it after a crash, and keep what was explored lately."""
+"""Save what is explored, restore it after a crash, and keep what was explored lately."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ _RECORDS = "recent/records"
 
 
 def sessions_folder() -> Path:
-    """Return the folder where explorations are saved. It is in the user's state folder."""
     return Path(platformdirs.user_state_dir("checkmate-explorer")) / "sessions"
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """The exploration of a window that did not close. It was restored ``tries`` times before."""
+    """The exploration of a window that did not close, restored ``tries`` times before."""
 
     path: Path
     saved_at: float
@@ -48,7 +47,6 @@ class Orphan:
 
     @property
     def restores_itself(self) -> bool:
-        """Return whether a new window should open it without being asked."""
         return self.tries < _MOST_TRIES
 
 
@@ -56,7 +54,7 @@ class Recovery(QObject):
     """Saves the exploration two seconds after a change, in a thread.
 
     The file is moved to the recent ones when the window closes, and stays if the window dies. A lock beside
-    each file says whose it is. The system releases the lock when the process ends, however it ends.
+    it says whose it is; the system releases it when the process ends, however it ends.
 
     Signals: ``saved(time of day)``; ``failed(sentence)``, once.
     """
@@ -105,7 +103,7 @@ class Recovery(QObject):
 
     @property
     def path(self) -> Path | None:
-        """Return where this window saves; None before the first save."""
+        """Where this window saves; None before the first save."""
         return self._path
 
     def adopt(self, orphan: Orphan) -> None:
@@ -195,7 +193,7 @@ def _lock_of(path: Path) -> QLockFile:
 
 @dataclass(frozen=True)
 class Explored:
-    """An exploration that was closed. ``closed_at`` is in seconds since the epoch."""
+    """An exploration that was closed. ``closed_at``: seconds since the epoch."""
 
     path: Path
     name: str
@@ -203,19 +201,13 @@ class Explored:
 
 
 class Recent:
-    """The explorations kept in ``folder``.
-
-    There is one of each name. The oldest is dropped when there are too many.
-    """
+    """The explorations kept in ``folder``: the newest of each name, and not too many."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, saved: Path, name: str) -> None:
-        """Move the file ``saved`` here, or drop it if that fails.
-
-        An older exploration of that name is removed.
-        """
+        """Move the file ``saved`` here, or drop it if that fails."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             saved.replace(self._folder / f"{quote(name, safe=' ,=()+')}{ENDING}")
@@ -233,10 +225,7 @@ class Recent:
 
 
 class RecentRecords:
-    """The logs and profiles that were read lately; they stay where they are.
-
-    Without settings, none is remembered.
-    """
+    """The logs and profiles that were read lately, and stay where they are; none without settings."""
 
     def __init__(self, settings: QSettings | None) -> None:
         self._settings = settings
@@ -255,5 +244,4 @@ class RecentRecords:
 
 
 def name_of(graph: Graph) -> str:
-    """Return the name that tells it from others in a list."""
     return f"{graph.name}, batch {graph.batch_size}" if graph.batch_size else graph.name

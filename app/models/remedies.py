@@ -1,7 +1,4 @@
-"""What fills memory at the playhead or through a range, and what would help there.
-
-Threads compute it, by replaying schedules.
-"""
+"""What fills memory at the playhead or through a range, and what would help; found in threads."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ class Hotspot(QObject):
 
     @property
     def remedies(self) -> list[Suggestion]:
-        """Return what is known to help at the playhead, best first. The list grows while ``busy``."""
+        """What is known to help at the playhead, best first. The list grows while ``busy``."""
         return rank_suggestions(self._finding.found)
 
     @property

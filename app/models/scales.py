@@ -59,11 +59,8 @@ def _opened(
 class _Scale(QObject):
     """The model at sizes of one kind, and the way back to the one that was profiled.
 
-    Attributes:
-        base: the graph that was profiled; the explored one, or what that was made from.
-        reach: how far budgets reach; None until that is known.
-
-    Signals: ``changed``: one of them is another, or the budget is.
+    ``base``: the graph that was profiled; the explored one, or what that was made from. ``reach``: how far
+    budgets reach; None until that is known. Signal ``changed``: one of them is another, or the budget is.
     """
 
     changed = Signal()
@@ -90,11 +87,7 @@ class _Scale(QObject):
 
 
 class BatchScale(_Scale):
-    """The graph as it was profiled, and what it is at other batches.
-
-    Attributes:
-        asked: the batch that was asked for here last; 0 if none was.
-    """
+    """The graph at other batches. ``asked``: the batch that was asked for here last; 0 if none was."""
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(session, parent)
@@ -125,11 +118,11 @@ class BatchScale(_Scale):
 
     @property
     def way_back(self) -> Callable[[], None] | None:
-        """Return what opens the graph that was profiled again. None if it is open or gone."""
+        """What opens the profiled graph again; None if it is open or gone."""
         return self._back if self.scaled else None
 
     def remember(self) -> None:
-        """Remember how to open the profiled graph again. A scaled one is about to take its place."""
+        """Remember how to open the profiled graph again, as a scaled one is about to take its place."""
         if not self.scaled:
             self._back = self._session.way_back()
 
@@ -205,9 +198,9 @@ class BatchScale(_Scale):
 
 
 class SizeTracer(QObject):
-    """Traces a model at one size after the other, in a process of its own; nothing is measured.
+    """Traces a model at one size after the other, in a process; nothing is measured.
 
-    Signals: ``traced(body)``: the graph that was asked for, as a file's JSON; ``failed(sentence)``.
+    Signals: ``traced(body)``: the graph as a file's JSON; ``failed(sentence)``.
     """
 
     traced = Signal(bytes)
@@ -245,13 +238,10 @@ class SizeTracer(QObject):
 
 
 class InputScale(_Scale):
-    """The model as it was profiled, and at other input sizes.
+    """The model at other input sizes.
 
-    Attributes:
-        levels: the sizes that its input may have; None if it is not known to be free.
-        problem: why no further size can be said; empty if nothing is wrong.
-
-    Signals: ``changed``: also when a trace begins or ends.
+    ``levels``: the sizes that its input may have; None if it is not known to be free. ``problem``: why no
+    further size can be said.
     """
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
@@ -289,7 +279,7 @@ class InputScale(_Scale):
 
     @property
     def way_back(self) -> Callable[[], None] | None:
-        """Return what opens the profiled graph again; None if it is open."""
+        """What opens the profiled graph again; None if it is open."""
         elsewhere = self._exploration.graph is not self.base and self.level
         return self._back if elsewhere else None
 

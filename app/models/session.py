@@ -45,8 +45,8 @@ _LAST_S = 5.0  # for what is being written when the window closes
 class _Source(Enum):
     """Where the graph that is being opened comes from.
 
-    A file (also while nothing is opened), or the device process: with estimated costs, or with those it was
-    asked for.
+    A file (also while nothing is opened), or the device process: with estimated costs, or as it was asked
+    for.
     """
 
     FILE = auto()
@@ -59,9 +59,8 @@ class Session(QObject):
 
     Signals: ``progressed(stage, message, done, total)`` of a device job; ``device_ended()``, once its answer
     is handled; ``exported(report)``, the report as in a file; ``step_changed(sentence)``: the model's step is
-    not the one that is explored; ``outdated(path)``: the file of the opened model has changed since it was
-    profiled; ``settled()`` when a solve has ended; ``failed(sentence, hint)``; ``noticed(sentence)``;
-    ``logged(text)``: what the processes wrote to stderr.
+    not the one that is explored; ``outdated(path)``: the opened model's file has changed since it was
+    profiled; ``failed(sentence, hint)``; ``logged(text)``: what the processes wrote to stderr.
     """
 
     progressed = Signal(str, str, float, float)
@@ -105,10 +104,9 @@ class Session(QObject):
         return self._working or self._source is _Source.PROFILE
 
     def open_file(self, path: Path, *, at_once: bool = False) -> None:
-        """Open a graph file or a saved exploration.
+        """Open a graph file or a saved exploration: a large one in a thread, unless ``at_once``.
 
-        A large one is read in a thread, and opens later, unless ``at_once``. Once it opens, a profile that
-        still runs is given up.
+        Once it opens, a profile that still runs is given up.
         """
         self._leave_device()
         if is_large(path) and not at_once:
@@ -123,17 +121,14 @@ class Session(QObject):
             self.failed.emit(str(error), error.hint)
 
     def _leave_device(self) -> None:
-        """Give up what is being read or profiled. It is called when something else is to be opened."""
+        """Give up what is being read or profiled, as something else is to be opened."""
         self.opening.forget()
         if self._source is _Source.PROFILE:
             self._end_device()
         self._source = _Source.FILE
 
     def open_scaled(self, graph_and_schedule: bytes) -> None:
-        """Open a graph scaled to another batch, with a schedule in its budget.
-
-        They are JSON, as ``LargestBatchFound`` has them.
-        """
+        """Open a graph scaled to another batch, with a schedule in its budget."""
         self.open_made(lambda: _scaled(graph_and_schedule))
 
     def open_made(self, make: Callable[[], Opened]) -> None:
@@ -187,8 +182,8 @@ class Session(QObject):
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
         """End the device process's work, and let the solver go on.
 
-        What is explored stays. ``failure``: a sentence and a hint to show, where it failed. Returns whether
-        the solver was sent the graph.
+        What is explored stays. ``failure``: a sentence and a hint to show. Return whether the solver was sent
+        the graph.
         """
         busy, self._working = self.device_busy, False
         self._source, self._exporting = _Source.FILE, None
@@ -215,9 +210,9 @@ class Session(QObject):
         return True
 
     def on_screen(self) -> OnScreen | None:
-        """Return what is on screen, as a command would ask for it.
+        """Return what is on screen, as a command would ask for it; None if no command can name it.
 
-        None if no command can name it. A schedule that was chosen by hand is asked for by its own peak.
+        A schedule that was chosen by hand is asked for by its own peak.
         """
         exploration = self.exploration
         if exploration.graph is None or exploration.shown is None or exploration.standing is None:
@@ -291,11 +286,7 @@ class Session(QObject):
         self.solving.stop()
 
     def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
-        """Load and profile a model in the device process.
-
-        Before it is measured, it can be explored with estimated costs. ``costs``: ``measured`` or
-        ``analytic``.
-        """
+        """Load and profile a model. Before it is measured, it can be explored with estimated costs."""
         if self.device.busy:
             self.device.process.stop()  # with the profile that it is busy with
         self.opening.forget()
@@ -323,10 +314,7 @@ class Session(QObject):
         self.device.send(Export(self.device.next_job(), directory, budget, kept, body))
 
     def _on_exported(self, report: Mapping[str, Any], body: bytes) -> None:
-        """Put the written schedule on screen, with its measurement.
-
-        Not where another graph is explored by now.
-        """
+        """Put the written schedule on screen with its measurement, unless another graph is explored."""
         graph, self._exporting = self._exporting, None
         live = report.get("measured_live_bytes") or []
         if graph is not None and graph is self.exploration.graph and live:
@@ -364,10 +352,7 @@ class Session(QObject):
             self.step_changed.emit(failed.message)
 
     def _open_sent(self, source: _Source, body: bytes) -> None:
-        """Open a graph that the device process sent.
-
-        Not where a file is being opened that was asked for later.
-        """
+        """Open a graph from the device process, unless a file is being opened that was asked for later."""
         wanted = not self.opening.busy or self._source is not _Source.FILE
         if source is _Source.PROFILE:
             if not wanted:
@@ -387,7 +372,6 @@ class Session(QObject):
 
 
 def _scaled(body: bytes) -> Opened:
-    """Read a scaled graph and its schedule. The slider then stands on the schedule's budget."""
     data = json.loads(body)
     graph = graph_from_json(Path("scaled"), data["graph"])
     result = result_from_json(Path("scaled"), data["schedule"], graph)
@@ -396,10 +380,7 @@ def _scaled(body: bytes) -> Opened:
 
 
 def _sent(body: bytes) -> Opened:
-    """Read a graph from the device process.
-
-    A bound on the peak is computed here: the solver may have to wait.
-    """
+    """Read a graph from the device process. The bound is computed here: the solver may have to wait."""
     graph = graph_from_json(Path("profile"), json.loads(body))
     opened = Opened.of(graph)
     opened.what_if.needed_bytes = working_set_bound(graph).bytes
@@ -409,7 +390,7 @@ def _sent(body: bytes) -> Opened:
 def _written(graph: Graph, data: dict[str, Any]) -> SolveResult:
     """Return the schedule that was written, for the explored graph.
 
-    The step may have been traced again, with other memory rules, so its peak and cost are computed here.
+    The step may have been traced again with other memory rules, so peak and cost are computed here.
     """
     schedule = Schedule.of(graph, data["steps"])
     timeline = simulate(graph, schedule)

@@ -63,8 +63,6 @@ WithSchedule = FrontierSchedule | Incumbent | SolveEnded
 class Checking(QObject):
     """Has large schedules checked by a process that shares nothing with the solver's.
 
-    At 10,000 ops a check would hold up the window.
-
     Signals: ``checked(Checked)`` in the order of asking; ``died()``: what was asked will not be answered.
     """
 
@@ -83,11 +81,7 @@ class Checking(QObject):
         self._open: set[int] = set()  # jobs without an answer
 
     def ask(self, what_if: WhatIf, body: bytes) -> int:
-        """Have a schedule checked; return the job of the answer.
-
-        ``what_if``: what the schedule is of; its graph is the explored one. ``body``: the schedule's op
-        indices in order, int32.
-        """
+        """Have a schedule of the explored graph checked; return the job of the answer."""
         if self._graph is not what_if.graph:
             self._graph, self._questions = what_if.graph, []
             self.process.send(GraphToReplay(what_if.graph.name, self._graph_body()))
@@ -120,8 +114,8 @@ class Checking(QObject):
 class _Arrived:
     """A message that is not handled yet.
 
-    ``ticket``: of the check of its schedule, where the checker process makes that; 0 where it does not.
-    ``checked``: what that check found, once it is there.
+    ``ticket``: the job of the check of its schedule; 0: none. ``checked``: that check's answer, once it is
+    there.
     """
 
     message: Message
@@ -130,15 +124,14 @@ class _Arrived:
 
     @property
     def unchecked(self) -> bool:
-        """Return whether the check is still to come."""
         return self.ticket != 0 and self.checked is None
 
 
 class SolverClient(QObject):
     """Has the solver process work on one solve at a time, the newest.
 
-    Whatever is found goes to the frontier of the question that it belongs to. ``seconds``: how long a solve
-    may take, unless it is asked for longer.
+    What is found goes to the frontier of the question that it belongs to. ``seconds``: a solve's usual time
+    limit.
 
     Signals: ``failed(sentence, hint)``; ``noticed(sentence)``; ``settled()`` when a solve has ended.
     """
@@ -192,7 +185,6 @@ class SolverClient(QObject):
             self.process.send(KnownBound(budget, bound))
 
     def graph_body(self) -> bytes:
-        """Return the explored graph as a file's JSON; made once."""
         graph = self._exploration.graph
         assert graph is not None
         if self._body[0] is not graph:
@@ -200,10 +192,7 @@ class SolverClient(QObject):
         return self._body[1]
 
     def know_body(self, graph: Graph | None, body: bytes) -> None:
-        """Remember that ``body`` is ``graph`` as a file's JSON.
-
-        What was asked about another graph is forgotten.
-        """
+        """Remember ``graph``'s JSON, and forget what was asked about another graph."""
         self._body = (graph, body)
         for about_another in (self._questions, self._asked, self._answers):
             about_another.clear()
@@ -228,17 +217,13 @@ class SolverClient(QObject):
             self.process.send(FindLeastMemory(job, aim.max_overhead if aim.limited else None, limit))
 
     def stop(self) -> None:
-        """End the running solve and keep its best schedule. A process that does not answer is replaced."""
         solve = self._exploration.solve
         if solve is not None and solve.running:
             self.process.send(Cancel(solve.job))
             self._patience.start(int(_CANCEL_PATIENCE_MS + _PER_OP_MS * solve.what_if.graph.n))
 
     def hold(self) -> None:
-        """Solve nothing until ``release``.
-
-        Something is being measured, and a solve beside it would be measured too.
-        """
+        """Solve nothing until ``release``: what is being measured must not be disturbed."""
         if self._held:
             return
         self._held = True
@@ -468,7 +453,6 @@ class SolverClient(QObject):
         self._end(SolveStatus.FAILED, _FALSE_ANSWER)
 
     def _take(self, steps: bytes, **facts: Any) -> None:
-        """Add a schedule, or say that it does not hold. ``facts``: as for ``Exploration.add``."""
         if not self._exploration.add(unpack_steps(steps), checked=self._checked, **facts):
             self.noticed.emit("A schedule from the solver failed the independent check and was dropped.")
 
@@ -488,7 +472,6 @@ class SolverClient(QObject):
 
 
 def _kept(solve: Solve) -> SolveStatus:
-    """Return the status of a solve that was stopped here. It is feasible where there is a schedule."""
     return SolveStatus.FEASIBLE if solve.best else SolveStatus.CANCELLED
 
 
@@ -496,7 +479,7 @@ _ENOUGH = 0.999  # a bound below a cost by more than this does not prove it opti
 
 
 def is_false(ended: SolveEnded, solve: Solve) -> bool:
-    """Return whether a solve's claims contradict a checked schedule."""
+    """Whether a solve's claims contradict a checked schedule."""
     if ended.assumptions:
         return False
     what_if, optimal = solve.what_if, ended.status is SolveStatus.OPTIMAL
@@ -509,10 +492,7 @@ def is_false(ended: SolveEnded, solve: Solve) -> bool:
 
 
 def is_false_least(bound_bytes: float, what_if: WhatIf, aim: Aim, *, optimal: bool = False) -> bool:
-    """Return whether a bound on the peak contradicts a checked schedule.
-
-    ``optimal``: it is also said that none is smaller than the best one that was found.
-    """
+    """Whether a bound on the peak, or that the best found is ``optimal``, contradicts a checked schedule."""
     best = what_if.least_within(aim.max_overhead)
     if best is None:
         return optimal

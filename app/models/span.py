@@ -1,4 +1,4 @@
-"""Hold the part of the step that is shown, and the selected range. Memory curve, R and S share both."""
+"""The part of the step that is shown, and the selected range. Memory curve, R and S share both."""
 
 from __future__ import annotations
 
@@ -35,15 +35,13 @@ class StepSpan(QObject):
     Attributes:
         begin, end: the positions between which the timeline shows the step.
         columns: the columns of R and S on screen, from the first to one past the last, both floats.
-        heights: the lower and the upper end of each scale of bytes on screen, as shares of the whole scale.
+        heights: the ends of each scale of bytes on screen, as shares of the whole scale.
         with_addresses: whether the allocator's view is below the memory curve.
         chosen: the first and the last selected step; None if none are selected.
-        grouping: what the bands of the memory curve are stacked by; None for a curve without bands.
+        grouping: what the memory curve's bands are stacked by; None for a curve without bands.
         by_cost: whether the curve's axis counts costs, such as seconds; else it counts steps.
 
-    Signals:
-        changed: another part is on screen, or it is shown in another way.
-        chosen_changed: other steps are selected.
+    Signals: ``changed``: another part is on screen, or it is shown in another way.
     """
 
     changed = Signal()
@@ -73,7 +71,7 @@ class StepSpan(QObject):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all is on screen: every step, column and byte."""
+        """Whether every step, column and byte is on screen."""
         every = 0.0, float(len(self._stages) - 1)
         steps = (self.begin, self.end) == (0.0, self.count)
         return steps and self.columns == every and set(self.heights.values()) == {_ALL}
@@ -90,15 +88,15 @@ class StepSpan(QObject):
 
     @property
     def rows(self) -> tuple[float, float]:
-        """Return the stages on screen, from the first to one past the last."""
+        """The stages on screen, from the first to one past the last."""
         return self.stage(self.begin), self.stage(self.end)
 
     def stage(self, position: float) -> float:
-        """Return the stage at a position, and how far it is done."""
+        """The stage at a position, and how far it is done."""
         return float(np.interp(position, self._stages, self._numbers))
 
     def position(self, stage: float) -> float:
-        """Return the position at a stage; the opposite of ``stage``."""
+        """The position at a stage; the opposite of ``stage``."""
         return float(np.interp(stage, self._numbers, self._stages))
 
     def show(self, begin: float, end: float) -> None:
@@ -127,20 +125,17 @@ class StepSpan(QObject):
         self.show(self.begin + by, self.end + by)
 
     def show_heights(self, scale: Scale, low: float, high: float) -> None:
-        """Show a part of a scale of bytes; its ends are shares of the whole."""
         found = _within(low, high, 1.0, _LEAST_HEIGHT)
         if found != self.heights[scale]:
             self.heights[scale] = found
             self.changed.emit()
 
     def zoom_heights(self, scale: Scale, factor: float) -> None:
-        """Show ``factor`` times as many bytes around those in the middle."""
         low, high = self.heights[scale]
         middle, half = (low + high) / 2, factor * (high - low) / 2
         self.show_heights(scale, middle - half, middle + half)
 
     def move_heights(self, scale: Scale, share: float) -> None:
-        """Go up by a share of the bytes on screen; a negative one goes down."""
         low, high = self.heights[scale]
         by = share * (high - low)
         self.show_heights(scale, low + by, high + by)
@@ -162,7 +157,6 @@ class StepSpan(QObject):
             self.chosen_changed.emit()
 
     def show_chosen(self) -> None:
-        """Show the selected steps alone, as large as they can be."""
         if self.chosen is not None:
             first, last = self.chosen
             margin = 0.02 * (last + 1 - first)
@@ -173,7 +167,6 @@ class StepSpan(QObject):
         self.changed.emit()
 
     def group_by(self, grouping: Grouping | None) -> None:
-        """Show the memory as one band per buffer; None shows its sums alone."""
         if grouping is not self.grouping:
             self.grouping = grouping
             self.changed.emit()
@@ -205,10 +198,7 @@ class StepSpan(QObject):
 
 
 def _within(begin: float, end: float, most: float, least: float) -> tuple[float, float]:
-    """Return a stretch that is inside [0, most] and at least ``least`` long.
-
-    It has the same middle if there is space for it.
-    """
+    """Return a stretch inside [0, most] at least ``least`` long, with the same middle if there is space."""
     length = min(most, max(least, end - begin))
     begin = min(max(0.0, (begin + end - length) / 2), most - length)
     return begin, begin + length

@@ -1,8 +1,4 @@
-"""Changes that can be undone.
-
-A change sets another budget, aim or set of constraints, and solves again; or it changes the user's own list
-of schedules; or it shows or compares another schedule.
-"""
+"""Changes that can be undone: of the slider, the constraints, the user's list, and what is on screen."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ _MOST = 200  # changes; each may hold a schedule in memory
 
 
 class _Change(QUndoCommand):
-    """A change from one value to another."""
+    """A change from one value to another, which ``put`` sets."""
 
     def __init__(self, text: str, before: Any, after: Any) -> None:
         super().__init__(text)
@@ -79,7 +75,7 @@ class _ListChange(_Change):
 
 @dataclass(frozen=True)
 class _OnScreen:
-    """Hold the schedule on screen (A), the other (B) and the slider's place.
+    """The schedule on screen (A), the other (B) and the slider's place.
 
     ``by_hand``: the user chose A. Otherwise A is the best known for where the slider stands, now and later.
     """
@@ -110,8 +106,6 @@ class _ShownChange(_Change):
 
 
 class ShownEdits:
-    """Shows known schedules, and compares them."""
-
     def __init__(self, exploration: Exploration, comparison: Comparison, stack: QUndoStack) -> None:
         self._exploration, self._comparison, self._stack = exploration, comparison, stack
 
@@ -125,14 +119,10 @@ class ShownEdits:
             self._push("Show another schedule", replace(self._now, shown=found, by_hand=True))
 
     def show_best(self) -> None:
-        """Show the best schedule known for the slider's budget.
-
-        It takes the place of one that was chosen by hand.
-        """
+        """Show the best schedule known for the budget in place of one that was chosen by hand."""
         self._push("Show the best that fits", replace(self._now, by_hand=False))
 
     def show_with_budget(self, found: ListedSchedule) -> None:
-        """Show a schedule, and put the slider on what it needs."""
         asked = SliderTarget(found.peak_bytes)
         self._push("Show another schedule", replace(self._now, shown=found, asked=asked, by_hand=True))
 
@@ -142,7 +132,6 @@ class ShownEdits:
         self._push(text, replace(self._now, other=other))
 
     def compare_shown(self) -> None:
-        """Take the schedule on screen as B, to compare what is shown next with it."""
         self.compare(self._exploration.shown)
 
     def toggle(self) -> None:
@@ -160,10 +149,7 @@ class ShownEdits:
 
 
 class ListEdits:
-    """Pins, renames, notes and removes schedules of the user's own list.
-
-    A schedule of another group is put into the list by any of these.
-    """
+    """Pins, renames, notes and removes schedules; the first three put one of another group into the list."""
 
     def __init__(self, exploration: Exploration, stack: QUndoStack) -> None:
         self._exploration, self._stack = exploration, stack
@@ -175,18 +161,15 @@ class ListEdits:
         )
 
     def rename(self, found: ListedSchedule, name: str) -> None:
-        """Name a schedule; empty: it is called by its budget and cost again."""
         self._push("Rename a schedule", replace(self._entry(found), name=name.strip()))
 
     def note(self, found: ListedSchedule, text: str) -> None:
-        """Write a note on a schedule; empty: it has none."""
         self._push("Note on a schedule", replace(self._entry(found), note=text.strip()))
 
     def can_remove(self, found: ListedSchedule) -> bool:
         return self._exploration.listing.own.of(found) is not None
 
     def remove(self, found: ListedSchedule) -> None:
-        """Remove a schedule from the user's own list. What is known of the trade-off stays."""
         if self.can_remove(found):
             self._stack.push(_ListChange(self._exploration, "Remove a schedule", found, None))
 
@@ -200,9 +183,7 @@ class ListEdits:
 
 
 class UndoCommands(QObject):
-    """Asks for budgets and aims, and switches constraints.
-
-    The constraints are on the selected op or its layer.
+    """Asks for budgets and aims, and switches constraints on the selected op or its layer.
 
     Signal ``changed``: the target, the scope or the constraints are others.
     """
@@ -230,7 +211,7 @@ class UndoCommands(QObject):
         self._asked = None
 
     def ask(self) -> None:
-        """Solve for where the slider stands. Undo moves the slider back to where it stood when last asked."""
+        """Solve for where the slider stands. Undo moves it back to where it stood when last asked."""
         before, after = self._asked or self._exploration.opened_at, self._exploration.asked
         if self._exploration.graph is None or after == before:
             self._session.solve()
@@ -262,10 +243,7 @@ class UndoCommands(QObject):
 
     @property
     def target(self) -> ConstraintTarget | None:
-        """Return the selected op or its layer.
-
-        None if nothing is selected, or if what is selected runs only once in any case.
-        """
+        """The selected op or its layer; None if what is selected runs only once in any case."""
         graph, op = self._exploration.graph, self._selection.op
         if graph is None or not 0 <= op < graph.n:
             return None
@@ -289,7 +267,6 @@ class UndoCommands(QObject):
         self._change("Clear the constraints", Constraints())
 
     def recompute_gradients(self, on: bool) -> None:
-        """Set whether backward ops may run more than once."""
         text = "Recompute gradients" if on else "Do not recompute gradients"
         self._change(text, replace(self._exploration.constraints, recompute_gradients=on))
 

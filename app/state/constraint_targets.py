@@ -1,4 +1,4 @@
-"""The op or the layers that a constraint is put on. Here is also how a constraint is switched. No Qt here."""
+"""The op or the layers that a constraint is put on, and how it is switched. No Qt here."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from checkmate.solvers.constraints import Constraints
 
 
 class ConstraintKind(StrEnum):
-    """The two constraints of the window. The value is the field of ``Constraints``, which has ``_groups`` at
-    its end for layers."""
+    """The window's two constraints: fields of ``Constraints``, with ``_groups`` at the end for layers."""
 
     KEEP = "keep"
     ONCE = "never_recompute"
@@ -21,8 +20,7 @@ class ConstraintKind(StrEnum):
 
 @dataclass(frozen=True)
 class ConstraintTarget:
-    """What a constraint is put on: layers, or one op. It is ``layers``, or one op by its name and its
-    ``values``. ``title`` is what a sentence calls it."""
+    """What a constraint is put on: ``layers``, or one ``op`` and its ``values``. ``title``: in a sentence."""
 
     title: str
     op: str = ""
@@ -37,7 +35,6 @@ class ConstraintTarget:
 
 
 def op_target(graph: Graph, op: int, title: str) -> ConstraintTarget:
-    """Return the op itself as a target."""
     entry = graph.ops[op]
     return ConstraintTarget(title, entry.name, tuple(graph.values[value].name for value in entry.outputs))
 
@@ -51,15 +48,12 @@ def layer_target(graph: Graph, ops: Iterable[int], title: str = "") -> Constrain
 
 
 def is_set(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> bool:
-    """Return whether ``target`` is constrained by its own names. Each of its names must stand in
-    ``constraints`` under ``kind``."""
     names = target.names(kind)
     return bool(names) and set(names) <= set(getattr(constraints, target.field(kind)))
 
 
 def switched(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> Constraints:
-    """Return ``constraints`` with the constraint added or removed. It is removed if it was there. The names
-    are sorted, because their order has no meaning."""
+    """Return ``constraints`` with the constraint added, or removed if it was there. The names are sorted."""
     names = set(getattr(constraints, target.field(kind)))
     names = (
         names - set(target.names(kind))

@@ -36,9 +36,11 @@ _QUICK = 2000  # ops; adapting a longer schedule would hold up the window
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedGraph:
-    """A ``graph`` and the constraints put on it. ``limited`` is the graph that they make. ``once``, bool[n],
-    marks the ops that may run only once for any reason. ``locked``, bool[n], marks those that a constraint
-    names."""
+    """A ``graph`` with constraints, and the graph that they make, ``limited``.
+
+    ``once``, bool[n]: the ops that may run only once for any reason; ``locked``, bool[n]: those that a
+    constraint names.
+    """
 
     graph: Graph
     constraints: Constraints
@@ -65,15 +67,17 @@ def steps_key(steps: Sequence[int] | NDArray[np.integer[Any]]) -> bytes:
 
 
 def is_baseline(solver: str) -> bool:
-    """Return whether a solver of this name is one of Chen et al.'s methods."""
+    """Whether a solver of this name is one of Chen et al.'s methods."""
     return solver.startswith("chen-")
 
 
 @dataclass(frozen=True, eq=False)
 class ListedSchedule:
-    """One schedule of ``frontier``, with what is known of it now. Its views are computed when they are first
-    shown. It refers to the constrained graph, not to the ``WhatIf`` that lists it: without that circle, a
-    large graph is freed as soon as nobody holds it."""
+    """One schedule of ``frontier``, with what is known of it now; its views are computed when first shown.
+
+    It refers to the constrained graph, not to the ``WhatIf`` that lists it: without that circle, a large
+    graph is freed as soon as nobody holds it.
+    """
 
     point: FrontierPoint
     constrained: ConstrainedGraph
@@ -97,7 +101,7 @@ class ListedSchedule:
 
     @property
     def peak_bytes(self) -> int:
-        """Return the predicted peak; it includes the fixed bytes."""
+        """The predicted peak; it includes the fixed bytes."""
         return self.point.peak_bytes
 
     @property
@@ -114,24 +118,22 @@ class ListedSchedule:
 
     @property
     def lower_bound(self) -> float:
-        """Return the proved lower bound on the cost. Within this memory and these constraints, no schedule
-        costs less."""
+        """The proved lower bound on the cost within this memory and these constraints."""
         return min(self.frontier.bound(self.peak_bytes), self.cost)
 
     @property
     def optimal(self) -> bool:
-        """Return whether it is proved that no schedule costs less. The proof is for schedules within this
-        memory and these constraints."""
+        """Whether it is proved that no schedule within this memory and these constraints costs less."""
         return self.lower_bound >= self.cost * _PROVED
 
     @property
     def gap(self) -> float:
-        """Return how far the cost may be from the least possible, as a fraction of it."""
+        """How far the cost may be from the least possible, as a fraction of it."""
         return 1 - self.lower_bound / self.cost if self.cost > 0 else 0.0
 
     @property
     def overhead(self) -> float:
-        """Return the extra cost as a fraction. It is the cost beyond that of computing everything once."""
+        """The cost beyond that of computing everything once, as a fraction of that."""
         extra = self.cost / self.graph.base_cost - 1 if self.graph.base_cost > 0 else 0.0
         return extra if abs(extra) > _ROUNDING - 1 else 0.0  # else a sum in another order is -0.0 %
 
@@ -142,7 +144,6 @@ class ListedSchedule:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Return the live bytes per step."""
         return simulate(self.graph, self.schedule)
 
     @cached_property
@@ -177,10 +178,9 @@ class ListedSchedule:
 
 
 class WhatIf:
-    """A constrained graph, and the frontier that is known of it.
+    """A constrained graph, and the frontier that is known of it; without constraints, the graph as it is.
 
-    Without constraints it is the graph as it is. ``baselines`` are the published methods' schedules, which
-    others may beat.
+    ``baselines``: the published methods' schedules, which others may beat.
 
     Raises:
         UnknownNameError: a constraint names something that the graph does not have.
@@ -222,8 +222,7 @@ class WhatIf:
         return max(self.needed_bytes, self.frontier.infeasible_below + 1)
 
     def least_within(self, max_overhead: float) -> ListedSchedule | None:
-        """Return the known schedule with the smallest peak within the cost. It costs at most ``1 +
-        max_overhead`` times computing everything once."""
+        """Return the known schedule with the smallest peak within the cost."""
         cap = self.cost_cap(max_overhead)
         return next((found for found in self.known if found.cost < cap), None)
 
@@ -234,8 +233,7 @@ class WhatIf:
         return max(self.least_possible, max(dearer, default=-1) + 1)
 
     def cost_cap(self, max_overhead: float) -> float:
-        """Return the largest cost within ``max_overhead``, with room for rounding. It is ``1 + max_overhead``
-        times the cost of computing everything once."""
+        """Return the largest cost within ``max_overhead``, with room for rounding."""
         return (
             self.graph.base_cost * (1 + max_overhead) * _ROUNDING if math.isfinite(max_overhead) else math.inf
         )
@@ -249,8 +247,10 @@ class WhatIf:
         seconds: float,
         report: CheckReport | None = None,
     ) -> bool | None:
-        """Add a schedule after the independent check and return whether it is new. ``report`` is the result
-        of the check, if it was already made. None if the schedule does not hold."""
+        """Add a schedule after the independent check, and return whether it is new; None if it does not hold.
+
+        ``report``: the result of the check, if it was already made.
+        """
         try:
             point = self.frontier.add(
                 steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds, report=report
@@ -268,8 +268,7 @@ class WhatIf:
         seconds: float,
         report: CheckReport | None = None,
     ) -> ListedSchedule | None:
-        """Return a schedule as it is listed, after the independent check. It need not be on the frontier.
-        ``report`` is the result of the check, if it was already made. None if the schedule does not hold."""
+        """Return a schedule as ``insert`` checks it, on the frontier or not; None if it does not hold."""
         key = steps_key(steps)
         known = next((one for one in (*self.known, *self.baselines, self.plain) if one.key == key), None)
         if known is not None:
@@ -302,8 +301,11 @@ class WhatIf:
         return ListedSchedule(point, self.constrained, self.frontier)
 
     def as_listed(self, budget_bytes: int) -> int:
-        """Return the smallest known peak that is written as this budget is. It is the budget itself if its
-        words do not say it wholly, or if a schedule with these words fits it."""
+        """Return the smallest known peak that is written as this budget is.
+
+        The list's words are rounded, so the schedule that is meant may need a little more. It is the budget
+        itself if its words do not say it wholly, or if a schedule with these words fits it.
+        """
         words = format_bytes(budget_bytes)
         if parse_bytes(words) != budget_bytes:
             return budget_bytes
@@ -315,8 +317,9 @@ class WhatIf:
         return fitting[-1] if fitting else None
 
     def better_than(self, shown: ListedSchedule, budget_bytes: int) -> ListedSchedule | None:
-        """Return a known schedule that serves the budget clearly better. None if there is none, or if
-        ``shown`` does not fit the budget."""
+        """Return a known schedule that serves the budget clearly better than one that fits it; None: there is
+        none.
+        """
         best = self.best_for(budget_bytes)
         if best is None or shown.peak_bytes > budget_bytes:
             return None
@@ -329,9 +332,11 @@ class WhatIf:
         return best is not None and best.cost < shown.cost * (1 - _NOTABLY)
 
     def known_cost(self, budget_bytes: int) -> tuple[float | None, float]:
-        """Return the least known cost within a budget, and the bound on it. None if no schedule is known. The
-        bound is 0 where it says no more than that every op runs once, unless that proves the known cost
-        optimal."""
+        """Return the least known cost within a budget, None if none is known, and the bound on it.
+
+        The bound is 0 where it says no more than that every op runs once, unless that proves the known cost
+        optimal.
+        """
         best, low = self.best_for(budget_bytes), self.frontier.bound(budget_bytes)
         cost, trivial = None if best is None else best.cost, self.graph.base_cost * _ROUNDING
         told = low > trivial or (cost is not None and cost <= trivial)
@@ -342,8 +347,10 @@ class WhatIf:
         return best is not None and lower_bound > best.cost * (1 + _FALSE)
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
-        """Take over what is known under ``other``'s constraints and holds here. If no known schedule fits
-        ``budget_bytes`` then, adapt one of ``other``'s that does."""
+        """Take over what is known under ``other``'s constraints and holds here.
+
+        If no known schedule fits ``budget_bytes`` then, adapt one of ``other``'s that does.
+        """
         if np.array_equal(self.constrained.once, other.constrained.once):
             self._join(other)
             return

@@ -19,8 +19,10 @@ from checkmate.solvers.known_frontier import Frontier
 
 @dataclass(frozen=True)
 class OwnSchedule:
-    """A schedule of the user's own list. ``asked``: the budget or the aim that led to it; None if it was
-    chosen from a list."""
+    """A schedule of the user's own list.
+
+    ``asked``: the budget or the aim that led to it; None if it was chosen from a list.
+    """
 
     found: ListedSchedule
     asked: SliderTarget | None = None
@@ -45,7 +47,6 @@ class OwnSchedule:
 
 
 def restored(found: ListedSchedule, saved: SavedOwn) -> OwnSchedule:
-    """Return a schedule of the list as a file has it."""
     asked = None if saved.budget_bytes is None else SliderTarget(saved.budget_bytes)
     if saved.max_overhead is not None:
         asked = SliderTarget(aim=Aim(saved.max_overhead))
@@ -73,15 +74,16 @@ class OwnSchedules:
         return self._entries.get(found.key)
 
     def put(self, key: bytes, entry: OwnSchedule | None) -> None:
-        """Set the entry of a sequence of steps; None removes it."""
         if entry is None:
             self._entries.pop(key, None)
         else:
             self._entries[key] = entry
 
     def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
-        """Add what a solve has led to. It takes the place of what the same question led to before, if the
-        user has not touched that."""
+        """Add what a solve has led to.
+
+        It replaces what the same question led to before, if the user has not touched that.
+        """
         for key, entry in list(self._entries.items()):
             if entry.asked == asked and key != found.key and not entry.touched and _same_graph(entry, found):
                 del self._entries[key]
@@ -98,7 +100,7 @@ def _same_graph(entry: OwnSchedule, found: ListedSchedule) -> bool:
 
 
 def insert_saved(saved: SavedExploration, what_if: WhatIf) -> None:
-    """Add the saved schedules that hold; leave out the others."""
+    """Add the saved schedules that hold."""
     for result in saved.schedules:
         _insert(result, what_if)
         baseline = listed(result, what_if) if is_baseline(result.solver) else None
@@ -116,8 +118,9 @@ def _insert(result: SolveResult, what_if: WhatIf) -> None:
 
 
 def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
-    """Return a schedule of the user's own list; None if it does not hold. It was made under the what-if's
-    constraints, and is known there from now on."""
+    """Return a schedule of the user's own list, known under its constraints from now on; None if it does not
+    hold.
+    """
     _insert(result, what_if)
     return listed(result, what_if)
 
@@ -136,9 +139,7 @@ Waiting = Mapping[Constraints, tuple[SolveResult, ...]]
 
 
 def read_waiting(saved: SavedExploration) -> Waiting:
-    """Return the schedules that a file has of the frontiers of constraints.
-
-    They wait until somebody asks for these constraints.
+    """Return a file's schedules of the frontiers of constraints, until somebody asks for these.
 
     Raises:
         FormatError, UnknownNameError: constraints cannot be read, or do not fit the graph.
@@ -153,15 +154,16 @@ def read_waiting(saved: SavedExploration) -> Waiting:
 
 
 def insert_waiting(results: Iterable[SolveResult], what_if: WhatIf) -> None:
-    """Add schedules of the what-if's frontier; leave out what does not hold."""
+    """Add schedules of the what-if's frontier that hold."""
     for result in results:
         _insert(result, what_if)
 
 
 @dataclass(frozen=True)
 class ToSave:
-    """Every schedule once; what else is said of them, by their places. ``own`` is the user's own list,
-    ``under`` the constraints of whose frontier a schedule is."""
+    """Every schedule once; by their places, the user's own list, and the constraints of whose frontier one
+    is.
+    """
 
     results: tuple[SolveResult, ...]
     own: dict[int, SavedOwn]
@@ -171,8 +173,10 @@ class ToSave:
 def schedules_to_save(
     plain: WhatIf, what_ifs: Iterable[WhatIf], own: Iterable[OwnSchedule], waiting: Waiting
 ) -> ToSave:
-    """Return what is known with and without constraints. ``plain`` has none. ``waiting``: what an earlier
-    file had of constraints that nobody asked for since."""
+    """Return what is known with and without constraints. ``plain`` has none.
+
+    ``waiting``: what an earlier file had of constraints that nobody asked for since.
+    """
     entries = tuple(own)
     others = [one for one in what_ifs if one.frontier is not plain.frontier]
     known = [found for one in (plain, *others) for found in (*one.known, *one.baselines)]
@@ -197,8 +201,7 @@ def schedules_to_save(
 
 @dataclass(frozen=True, eq=False)
 class ProvedUnder:
-    """Hold bounds, and the constraints that they were proved under. ``once``, bool[n]: which ops may run only
-    once under them."""
+    """Bounds, and the constraints they were proved under. ``once``, bool[n]: the ops that then run once."""
 
     constraints: Constraints
     once: NDArray[np.bool_]
@@ -227,9 +230,10 @@ def read_proved(saved: SavedExploration) -> tuple[ProvedUnder, ...]:
 def proved_to_save(
     plain: Frontier, what_ifs: Mapping[Constraints, WhatIf], before: Iterable[ProvedUnder]
 ) -> tuple[BoundsUnder, ...]:
-    """Return the bounds that hold under constraints only. ``plain`` is the frontier without constraints; its
-    bounds are saved by themselves. ``before``: what an earlier file said. A what-if under the same
-    constraints knows that too."""
+    """Return the bounds that hold under constraints only; ``plain`` is the frontier without any.
+
+    ``before``: what an earlier file said. A what-if under the same constraints knows that too.
+    """
     known = {one.constraints: one.bounds for one in before}
     known |= {under: one.frontier.bounds for under, one in what_ifs.items()}
     found = []

@@ -17,8 +17,7 @@ LONGER_SECONDS = 60.0  # the time that "Solve longer" gives a solve
 
 @dataclass(frozen=True)
 class Aim:
-    """The aim of least memory at a limited extra cost. The cost is at most ``1 + max_overhead`` times
-    computing everything once; infinite means any cost."""
+    """Least memory within ``1 + max_overhead`` times the cost of computing everything once; infinite: any."""
 
     max_overhead: float
 
@@ -28,15 +27,13 @@ class Aim:
 
     @property
     def words(self) -> str:
-        """Return the limit in words, such as ``at most +5 %``. The sentence around it begins with the least
-        memory."""
+        """Such as ``at most +5 %``. The sentence around it begins with the least memory."""
         return f"at most +{100 * self.max_overhead:.3g} %" if self.limited else "at any cost"
 
 
 @dataclass(frozen=True)
 class SliderTarget:
-    """Where the slider stands: on a budget, or on an aim's result. The budget is in bytes. With an aim, the
-    slider stands on what the aim leads to, and the budget means nothing."""
+    """Where the slider stands: on a budget, or on what an aim leads to, where the budget means nothing."""
 
     budget_bytes: int = 0
     aim: Aim | None = None
@@ -48,9 +45,11 @@ class SliderTarget:
 
 @dataclass(frozen=True)
 class Tightest:
-    """What alone needs more than the budget, which proves that nothing fits. ``op`` needs ``bytes`` while it
-    runs, ``values`` among them. ``at_end``: it is not an op, but the values that are kept at the end of the
-    step."""
+    """What alone needs more than the budget, which proves that nothing fits.
+
+    ``op`` needs ``bytes`` while it runs, ``values`` among them. ``at_end``: it is not an op, but what is kept
+    at the end of the step.
+    """
 
     op: int
     values: tuple[int, ...]
@@ -72,10 +71,12 @@ class Tightest:
 
 @dataclass
 class Solve:
-    """A solve that runs or has ended, as the solving panel shows it. ``best`` lists (seconds, the best so
-    far), and ``bounds`` lists (seconds, proved bound). They are costs in the graph's unit or, with an
-    ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound; ``tightest``, what needs too much
-    by itself; ``probes``, how many budgets were tried for an aim."""
+    """A solve that runs or has ended, as the solving panel shows it.
+
+    ``best`` lists (seconds, the best so far), and ``bounds`` lists (seconds, proved bound): costs in the
+    graph's unit or, with an ``aim``, peaks in bytes. Known at the end: ``assumptions`` of the bound;
+    ``tightest``; ``probes``, how many budgets were tried for an aim.
+    """
 
     job: int
     budget_bytes: int
@@ -102,15 +103,17 @@ class Solve:
 
     @property
     def gap(self) -> float | None:
-        """Return the gap (best - bound) / best; None if either is unknown."""
+        """The gap (best - bound) / best; None if either is unknown."""
         if not self.best or self.lower_bound is None:
             return None
         best = self.best[-1][1]
         return max(0.0, (best - self.lower_bound) / best) if best > 0 else 0.0
 
     def learn(self, best: float | None, bound: float) -> bool:
-        """Take over what became known elsewhere; return whether it was new. This is possible even after the
-        end of the solve. ``best`` is None and ``bound`` is 0 where nothing is known."""
+        """Take over what became known elsewhere, also after the end; return whether it was new.
+
+        ``best`` is None and ``bound`` is 0 where nothing is known.
+        """
         at = self.seconds if self.seconds is not None else time.monotonic() - self.started
         better = best is not None and (not self.best or best < self.best[-1][1])
         higher = bound > (self.lower_bound or 0.0)
@@ -129,20 +132,20 @@ class Solve:
         return better or higher
 
     def found(self, seconds: float, value: float) -> None:
-        """Take ``value`` as the best so far, if it is better."""
         if not self.best or value < self.best[-1][1]:
             self.best.append((seconds, value))
 
     def proved(self, seconds: float, value: float) -> None:
-        """Take ``value`` as the bound, unless a better one is proved already."""
         self.lower_bound = max(value, self.lower_bound or 0.0)
         self.bounds.append((seconds, self.lower_bound))
 
 
 class BudgetStanding(StrEnum):
-    """How the schedule on screen stands to the budget. ``BEST`` and ``OTHER`` fit it; the others do not.
+    """How the schedule on screen stands to the budget. ``BEST`` and ``OTHER`` fit it.
+
     ``OVER`` was chosen by hand. ``OTHER`` was too, or what was found since, for another budget, costs clearly
-    less."""
+    less.
+    """
 
     BEST = "the cheapest known that fits"
     OTHER = "fits, but is not the cheapest known"
@@ -155,17 +158,9 @@ class BudgetStanding(StrEnum):
 
 @dataclass(frozen=True)
 class Standing:
-    """What the window shows for a budget.
+    """How the schedule on screen, ``shown``, stands to the budget; every view and command asks this.
 
-    Every view and every command that speaks of the schedule on screen asks this one value.
-
-    Attributes:
-        fit: how ``shown`` stands to the budget.
-        budget_bytes: the budget.
-        shown: the schedule on screen.
-        best: the cheapest known schedule that fits; None if none is known.
-        least_possible: the proved bound; no schedule has a smaller peak.
-        is_plain: whether ``shown`` keeps everything.
+    ``best``: the cheapest known schedule that fits. ``least_possible``: the proved bound on the peak.
     """
 
     fit: BudgetStanding
@@ -186,9 +181,10 @@ class Standing:
         sought: bool,
         coming: bool = False,
     ) -> Standing:
-        """Decide how ``shown`` stands to the budget. ``chosen``: by hand, in place of the one that belongs to
-        the budget. ``sought``: a search for this budget runs. ``coming``: the budget's own schedule is being
-        drawn."""
+        """Decide how ``shown`` stands to the budget. ``chosen``: by hand, in place of the budget's own.
+
+        ``sought``: a search for this budget runs. ``coming``: the budget's own schedule is being drawn.
+        """
         best, fits = what_if.best_for(budget_bytes), shown.peak_bytes <= budget_bytes
         if chosen:
             fit = BudgetStanding.OTHER if fits else BudgetStanding.OVER

@@ -37,8 +37,7 @@ def on(run: Callable[..., object], *signals: SignalInstance) -> None:
 class Background(QObject):
     """Does one piece of work at a time in a thread.
 
-    Signal ``done(problem)``: the work has ended; ``problem`` is empty, or one sentence that says what went
-    wrong.
+    Signal ``done(problem)``: the work has ended; ``problem`` is a sentence, or empty.
     """
 
     done = Signal(str)
@@ -55,9 +54,8 @@ class Background(QObject):
         return self._thread is not None
 
     def start(self, work: Callable[[], None]) -> bool:
-        """Begin; return False where something is being done already.
-
-        ``work`` may raise a ``CheckmateError``, and must not touch Qt.
+        """Begin; return False where something is being done. ``work`` may raise ``CheckmateError``, not touch
+        Qt.
         """
         if self.busy:
             return False
@@ -89,14 +87,9 @@ class Background(QObject):
 
 
 class Finding(QObject):
-    """Finds one thing after the other in a thread, which holds the interpreter for milliseconds at a time.
+    """Finds one thing after the other in a thread, beginning after a pause in which others may be asked for.
 
-    ``pause_ms``: how long it waits before it begins, as other things may be asked for meanwhile.
-
-    Attributes:
-        found: what was found so far.
-
-    Signals: ``changed``: more was found, or it has ended.
+    ``found``: what was found so far. Signal ``changed``: more was found, or it has ended.
     """
 
     changed = Signal()

@@ -17,15 +17,13 @@ DIED = "died"  # the error of a job whose process ended
 class Client(QObject):
     """Has one process work on the newest job; whatever comes of an older one is dropped.
 
-    ``name``: as for ``WorkerProcess``. ``silent_s``: beyond a job's own time, after which its answer is taken
-    for lost. ``patience_ms``: after a job was told to stop, until the process is ended.
-
-    Attributes:
-        job: the number of the job that is waited for; 0: there is none.
+    ``silent_s``: beyond a job's own time, after which its answer is taken for lost. ``patience_ms``: after a
+    job was told to stop, until the process is ended. ``job``: the number of the job that is waited for; 0:
+    none.
 
     Signals, of the present job: ``progressed(Progress)``; ``answered(message)``; ``failed(JobFailed)``, whose
-    error is ``DIED`` if the process ended; ``cancelled()``. Any of the last two ends it; who takes the last
-    answer calls ``end``.
+    error is ``DIED`` if the process ended; ``cancelled()``. The last two end it; who takes the last answer
+    calls ``end``.
     """
 
     progressed = Signal(object)
@@ -91,7 +89,6 @@ class Client(QObject):
             self.cancelled.emit()
 
     def close(self) -> None:
-        """End the process for good."""
         self.end()
         self.process.close()
 

@@ -21,13 +21,11 @@ _TURN_S = 0.008  # of handling messages at a time; many at once must not hold up
 
 
 class WorkerProcess(QObject):
-    """One child process that runs ``module``.
+    """One child process that runs ``module``, restarted after a death, at most three times in a row.
 
-    It is restarted after a death, at most three times in a row. ``name``, ``at_death``: what it is and what
-    its death means, for the sentence.
+    ``name``, ``at_death``: what it is and what its death means, for the sentence.
 
-    Signals: ``received(message)`` per message, but for ``Hello``; ``died(sentence)`` when it ended by itself;
-    ``logged(text)``: what it wrote to stderr.
+    Signals: ``received(message)``; ``died(sentence)`` when it ended by itself; ``logged(text)``: its stderr.
     """
 
     received = Signal(object)
@@ -61,12 +59,12 @@ class WorkerProcess(QObject):
 
     @property
     def failing(self) -> bool:
-        """Return whether several processes died in a row, before any was of use."""
+        """Whether several processes died in a row, before any was of use."""
         return self._restarts > _MOST_RESTARTS
 
     @property
     def pid(self) -> int:
-        """Return the process's id; 0 where it is not running."""
+        """The process's id; 0 where it is not running."""
         return int(self._process.processId()) if self._process is not None else 0
 
     def start(self) -> None:
@@ -137,10 +135,7 @@ class WorkerProcess(QObject):
             self._handle()
 
     def _handle(self) -> None:
-        """Hand out messages for a while; leave the rest for the next turn.
-
-        In between, the window does its other work.
-        """
+        """Hand out messages for a while; leave the rest for the next turn, as the window has other work."""
         until = time.perf_counter() + _TURN_S
         while self._waiting:
             if time.perf_counter() > until:

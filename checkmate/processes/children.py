@@ -1,9 +1,7 @@
 """Start modules of this program as child processes, wait for them, and end them.
 
-``python -m`` looks into the current folder first. A user's ``queue.py`` there, or another copy of this
-program, would be imported instead of what this process runs with.
-
-Nothing here imports a library that may be broken.
+``python -m`` looks into the current folder first: a user's ``queue.py`` there would be imported. Nothing here
+imports a library that may be broken.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process(Protocol):
-    """A process that runs, as ``subprocess.Popen`` shows it."""
+    """What ``subprocess.Popen`` is, too."""
 
     @property
     def returncode(self) -> int | None:
@@ -41,8 +39,7 @@ class Process(Protocol):
 def module_command(name: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of this program.
 
-    Nothing is imported from the current folder (``-P``), unless this program itself is there: a checkout that
-    is not installed.
+    Nothing is imported from the current folder (``-P``), unless it is a checkout of this program.
     """
     return [sys.executable, *_safe_path(), "-m", name, *arguments]
 
@@ -119,5 +116,4 @@ def write_all(stream: IO[bytes], data: bytes) -> None:
 
 
 def environment_with(added: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with other variables added."""
     return {**os.environ, **added}

@@ -3,12 +3,11 @@
 A message's class name is its type on the pipe, its fields are the frame's header. One field may be ``bytes``;
 it travels raw, as the frame's body. No field may be called ``type``.
 
-A frame is ``u32 header length, u32 body length`` (little endian), the CRC-32 of these eight bytes and that
-of all that follows; then the header (UTF-8 JSON), then the body. A frame that was cut or damaged is refused:
+A frame is ``u32 header length, u32 body length`` (little endian), the CRC-32 of these eight bytes and that of
+all that follows; then the header (UTF-8 JSON), then the body. A frame that was cut or damaged is refused:
 else a changed length would be waited for, and a changed number believed.
 
-``job``: the number that the parent gave the work a message belongs to. ``steps``: a schedule's op indices in
-order, int32.
+``job``: the number that the parent gave the work. ``steps``: a schedule's op indices in order, int32.
 """
 
 from __future__ import annotations
@@ -88,10 +87,7 @@ class JobCancelled(Message):
 
 
 class JobFailed(Message):
-    """The job failed: the error's type, a sentence for the user, and what can be done.
-
-    ``job``: 0 where it was no numbered job.
-    """
+    """The job, 0 for none, failed: the error's type, a sentence for the user, and what can be done."""
 
     job: int
     error: str
@@ -103,7 +99,7 @@ class JobFailed(Message):
         return cls(job, type(error).__name__, str(error), error.hint)
 
     def is_a(self, kind: type[CheckmateError]) -> bool:
-        """Return whether it failed with this type of error, or one derived from it."""
+        """Whether it failed with this type of error, or one derived from it."""
         found = getattr(errors, self.error, None)
         return isinstance(found, type) and issubclass(found, kind)
 
@@ -116,10 +112,7 @@ EVERYWHERE = (Hello, Cancel, JobProgress, JobCancelled, JobFailed)
 
 
 class CarriesSteps:
-    """A message whose body is a schedule's steps.
-
-    One with half a number at its end cannot be made, so none is ever received.
-    """
+    """A message whose body is a schedule's steps; half a number at its end cannot be made or received."""
 
     steps: bytes
 
@@ -128,12 +121,11 @@ class CarriesSteps:
 
 
 def pack_steps(steps: Sequence[int] | NDArray[np.integer]) -> bytes:
-    """Return a schedule's op indices as the body of a message."""
     return np.asarray(steps, _STEP).tobytes()
 
 
 def unpack_steps(body: bytes) -> NDArray[np.int32]:
-    """Return the op indices that ``pack_steps`` packed; read-only, nothing is copied.
+    """Return packed op indices; read-only, nothing is copied.
 
     Raises:
         MessageError: the bytes are no whole numbers.
@@ -144,9 +136,7 @@ def unpack_steps(body: bytes) -> NDArray[np.int32]:
 
 
 def unpack_ops(body: bytes, ops: int) -> NDArray[np.int32]:
-    """Return steps that name ops of a graph with ``ops`` ops.
-
-    Compiled code reads memory by these numbers, so a wrong one must stop here.
+    """Return steps that name ops of a graph with ``ops`` ops; compiled code reads memory by these numbers.
 
     Raises:
         MessageError: the bytes are no whole numbers, or one of them is no op.
@@ -189,8 +179,7 @@ class MessageTable:
         """Return the message in a frame.
 
         Raises:
-            MessageError: the header is no JSON object, its type is unknown, or the fields are not those of
-                the type.
+            MessageError: the frame is no message of the table.
         """
         try:
             header = json.loads(head.decode("utf-8"))
@@ -248,7 +237,6 @@ class MessageReader:
 
 
 def encode_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
-    """Return the bytes of one frame."""
     head = _JSON.encode(header).encode("utf-8")
     lengths = _LENGTHS.pack(len(head), len(body))
     sums = _SUMS.pack(zlib.crc32(lengths), zlib.crc32(body, zlib.crc32(head)))
@@ -257,7 +245,7 @@ def encode_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
 
 @cache
 def _layout(kind: type) -> tuple[str, dict[str, Any]]:
-    """Return the field that is the frame's body, empty where none is, and all others with their types."""
+    """The field that is the frame's body, empty where none is, and all others with their types."""
     raw = [name for name, hint in hints_of(kind).items() if hint is bytes]
     if len(raw) > 1:
         raise TypeError(f"{kind.__name__} has more than one body: {', '.join(raw)}")

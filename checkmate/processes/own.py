@@ -1,7 +1,4 @@
-"""What a child process does first: it gets a clean output, and ends with its parent.
-
-Nothing here imports a library that may be broken.
-"""
+"""What a child process does first; nothing here imports a library that may be broken."""
 
 from __future__ import annotations
 
@@ -29,9 +26,7 @@ def take_stdout() -> int:
 
 
 def end_with_parent() -> None:
-    """End this process when its stdin ends, if that is a pipe.
-
-    Whoever held the other end is gone then.
+    """End this process when its stdin ends, if that is a pipe: whoever held the other end is gone.
 
     From now on stdin is empty, for this process and its children: code that reads it must not wait for ever.
     """

@@ -70,10 +70,7 @@ class Inbox:
         self._newest = 0
 
     def put(self, message: Message) -> None:
-        """Queue a message.
-
-        A ``Cancel`` takes effect at once, and is not queued; a ``NewestJob`` cancels all older ones.
-        """
+        """Queue a message; ``Cancel`` takes effect at once, and ``NewestJob`` cancels all older ones."""
         match message:
             case Cancel(job=job):
                 self._cancelled.add(job)
@@ -90,15 +87,15 @@ class Inbox:
         return self._tasks.empty()
 
     def cancelled(self, job: int) -> bool:
-        """Return whether ``job`` was cancelled, or a newer one has taken its place."""
+        """Whether ``job`` was cancelled, or a newer one has taken its place."""
         return job in self._cancelled or job < self._newest
 
 
 class Server(ABC):
     """What one kind of child process does with the messages that come.
 
-    ``kind``: what it is, in words. ``nicer``: how much is added to the process's niceness.
-    ``outlives_faults``: an unexpected error is an answer, and does not end the process.
+    ``kind``: what it is, in words. ``nicer``: added to its niceness. ``outlives_faults``: an unexpected error
+    is an answer.
     """
 
     kind: ClassVar[str]

@@ -38,12 +38,11 @@ _SIGNALS = {
 
 @dataclass(frozen=True)
 class Probe:
-    """Hold what one child process found, and how it ended.
+    """What one child process found, and how it ended.
 
-    ``found``: the value of each stage that succeeded. ``errors``: the sentence of each that failed.
-    ``stage``: the stage in which the child ended; empty where it reached its end. ``code``: its exit code, or
-    minus the number of the signal that ended it; None where it was stopped at its time limit. ``log``: its
-    standard error.
+    ``found``, ``errors``: by stage, its value or the sentence of its failure. ``stage``: in which the child
+    ended, if it did not reach its end. ``code``: its exit code, or minus the signal's number; None: stopped
+    at its time limit. ``log``: its standard error.
     """
 
     found: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +57,7 @@ class Probe:
         return self.code != 0
 
     def why(self) -> str:
-        """Return how the child ended, as the end of a sentence. Empty where it did not crash."""
+        """How the child ended, as the end of a sentence. Empty where it did not crash."""
         if self.code is None:
             return f"no answer within {self.seconds:.0f} s"
         if self.code >= 0:
@@ -82,10 +81,9 @@ def probe(
     environment: Mapping[str, str] = {},
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Probe:
-    """Run ``python -m MODULE…`` and gather what its ``Teller`` writes.
+    """Run ``python -m MODULE…`` for at most ``limit_s`` seconds, and gather what its ``Teller`` writes.
 
-    The child is killed after ``limit_s`` seconds. ``environment`` adds variables to this process's for the
-    child. ``meanwhile`` is called again and again.
+    ``environment`` adds variables for the child. ``meanwhile`` is called again and again.
 
     Raises:
         CancelledError: the user cancelled; the child is gone.
@@ -123,9 +121,8 @@ class _PipeReader:
         self._thread.start()
 
     def text(self) -> str:
-        """Return all that was written.
-
-        A process that the child left behind may hold the pipe; it is not waited for.
+        """Return all that was written; a process that the child left behind may hold the pipe, and is not
+        waited for.
         """
         self._thread.join(_LEFT_BEHIND_S)
         return b"".join(self._parts).decode("utf-8", "replace")
@@ -158,7 +155,7 @@ def gathered(told: str, code: int | None, log: str, seconds: float) -> Probe:
 
 
 class Teller:
-    """Write to the process's original standard output. Whatever libraries print goes to standard error."""
+    """Writes to the process's original standard output. What libraries print goes to standard error."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(take_stdout(), "w", buffering=1, encoding="utf-8")

@@ -1,7 +1,4 @@
-"""Solvers whose library needs a process of its own, and what they and this program tell each other.
-
-ortools and highspy cannot be in one process.
-"""
+"""Solvers whose library needs a process of its own: ortools and highspy cannot be in one process."""
 
 from __future__ import annotations
 
@@ -78,8 +75,7 @@ def answers(
 ) -> Iterator[Message | None]:
     """Give a task to an engine; yield what it says until it is done or failed, out of time or cancelled.
 
-    None: the process has ended, or said what cannot be read. ``loading_s``: until it must be ready.
-    ``seconds``: from then on.
+    None: the process has ended, or said what cannot be read. ``seconds``: from when it is ready.
     """
     talk.send(EngineTask(pickle.dumps(task)))
     until = time.perf_counter() + loading_s

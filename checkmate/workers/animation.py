@@ -20,8 +20,6 @@ from checkmate.workers.window_messages import (
 
 
 class AnimationServer(Server):
-    """Puts the pictures together."""
-
     kind, table = "animation", WINDOW_MESSAGES
     _begun: BeginAnimation | None = None
     _animation: Animation | None = None

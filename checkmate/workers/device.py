@@ -1,9 +1,8 @@
-"""Profile models and export schedules for the window.
+"""Profile models and export schedules for the window: ``python -m checkmate.workers.device``.
 
-This is the process ``python -m checkmate.workers.device``. TensorFlow is imported here, never in the window.
-
-In: ``Profile``, ``Export``, ``Cancel``. Out, per job: ``JobProgress``; for a profile a ``ProfiledGraph`` with
-estimated costs before anything is measured; then ``ProfiledGraph`` or ``Exported``.
+TensorFlow is imported here, never in the window. In: ``Profile``, ``Export``, ``Cancel``. Out, per job:
+``JobProgress``; a ``ProfiledGraph`` with estimated costs before anything is measured; ``ProfiledGraph`` or
+``Exported``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from checkmate.workers.window_messages import WINDOW_MESSAGES, Export, Exported,
 
 
 class DeviceServer(Server):
-    """Profiles and exports. It outlives faults, as TensorFlow took seconds to load."""
+    """Outlives faults, as TensorFlow took seconds to load."""
 
     kind, table = "device", WINDOW_MESSAGES
     outlives_faults = True

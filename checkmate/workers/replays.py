@@ -1,9 +1,7 @@
-"""Check schedules, and place their buffers, for the window.
+"""Check schedules, and place their buffers, for the window: ``python -m checkmate.workers.replays``.
 
-``python -m checkmate.workers.replays`` shares nothing with the process that found the schedules, so its
-checks are independent. The placements are those of the allocator's replica.
-
-In: ``GraphToReplay``, ``ConstraintsToCheck``; ``CheckSchedule`` or ``PlaceSchedule``. Out: ``Checked`` in the
+It shares nothing with the process that found the schedules, so its checks are independent. In:
+``GraphToReplay``, ``ConstraintsToCheck``; ``CheckSchedule`` or ``PlaceSchedule``. Out: ``Checked`` in the
 order of asking; ``JobProgress`` of a placement, and ``Placed``.
 """
 
@@ -37,8 +35,6 @@ _TOLD_EVERY_S = 0.1
 
 
 class ReplayServer(Server):
-    """Replays schedules of one graph at a time."""
-
     kind, table = "replays", WINDOW_MESSAGES
     _graph: Graph | None = None
 

@@ -1,8 +1,8 @@
-"""Search for the largest batch of a graph, and make certificates, for the window.
+"""Find the largest batch, and make certificates, for the window: ``python -m checkmate.workers.searches``.
 
-``python -m checkmate.workers.searches``. In: ``FindLargestBatch``, ``Certify`` and ``Cancel``. Out:
-``JobProgress``, then ``LargestBatchFound`` or ``CertificateWritten``. A search for the batch that is
-cancelled answers with the best so far; a certificate that is cancelled is not written.
+In: ``FindLargestBatch``, ``Certify`` and ``Cancel``. Out: ``JobProgress``, then ``LargestBatchFound`` or
+``CertificateWritten``. A search for the batch that is cancelled answers with the best so far; a certificate
+that is cancelled is not written.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from checkmate.workers.window_messages import (
 
 
 class SearchServer(Server):
-    """Makes one search after the other."""
-
     kind, table = "searches", WINDOW_MESSAGES
 
     def work(self, asked: Message) -> Message | None:

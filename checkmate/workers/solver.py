@@ -1,13 +1,12 @@
-"""Solve for the window, and stream what is found.
+"""Solve for the window, and stream what is found: ``python -m checkmate.workers.solver``.
 
-This is the process ``python -m checkmate.workers.solver``. A solve stops the moment the window cancels it or
-asks for something newer.
+A solve stops the moment the window cancels it or asks for something newer. What is found and proved holds
+under the question's constraints.
 
 In: ``OpenQuestion``; about that question ``KnownSchedule``, ``KnownBound``, ``SolveBudget``,
 ``FindLeastMemory`` and ``Cancel``; ``FillFrontier`` about all. Out: ``Preparing`` while the search is
-compiled, on a machine's first use; ``MemoryNeeded``, ``FrontierSchedule``, ``FrontierBound`` and ``Filling``
-about the question; ``Incumbent``, ``SolveBound`` and ``SolveEnded`` about a solve. What is found and proved
-holds under the question's constraints.
+compiled; ``MemoryNeeded``, ``FrontierSchedule``, ``FrontierBound`` and ``Filling`` about the question;
+``Incumbent``, ``SolveBound`` and ``SolveEnded`` about a solve.
 """
 
 from __future__ import annotations
@@ -54,8 +53,6 @@ _FILL_S, _FILL_PER_OP_S = 120.0, 0.06
 
 
 class SolveSender(Listener):
-    """Sends what a solve finds as it comes; stops it where it is cancelled, or something newer is asked."""
-
     def __init__(self, server: SolverServer, asked: SolveBudget | FindLeastMemory) -> None:
         self._send, self._inbox, self._job = server.channel.send, server.inbox, asked.job
         self._budget = asked.budget_bytes if isinstance(asked, SolveBudget) else 0
@@ -77,10 +74,7 @@ class SolveSender(Listener):
 
 
 class LiveQuestion(FrontierListener):
-    """A graph, its constraints, and the live exploration of both.
-
-    ``fill``: whether to work on other budgets at once.
-    """
+    """A graph, its constraints, and the live exploration of both. ``fill``: work on other budgets at once."""
 
     def __init__(
         self, channel: Channel, asked: OpenQuestion, compilation: Compilation | None, *, fill: bool
@@ -131,10 +125,7 @@ class LiveQuestion(FrontierListener):
             self._send(Filling(self._question, state))
 
     def learn(self, steps: list[int], solver: str) -> None:
-        """Add a schedule of the graph to the frontier.
-
-        Where it breaks the constraints it is adapted, and what it became is sent.
-        """
+        """Add a schedule of the graph; where it breaks the constraints, adapt it, and send what it became."""
         start = start_for_constrained(self.graph, self.limited, Schedule.of(self.graph, steps))
         if start is not None:
             point = self.live.frontier.add(start.steps.tolist(), solver=solver)
@@ -156,7 +147,6 @@ class SolverServer(Server):
             threading.Thread(target=self._prepare, args=(self._compilation,), daemon=True).start()
 
     def next_message(self) -> Message:
-        """Work on other budgets until something is asked."""
         while self._fill and self.inbox.empty and self._question is not None:
             if not self._question.fill(lambda: not self.inbox.empty):
                 break

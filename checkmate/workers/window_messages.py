@@ -1,8 +1,8 @@
 """Every message between the window and its processes, a class each: what the window asks, and the answers.
 
-``question``: the number that the window gave a graph with its constraints. ``graph``: a graph file's JSON.
-Budgets and peaks are in bytes, fixed bytes included; costs and their bounds are in the graph's unit. Jobs and
-steps: ``checkmate.processes.messages``.
+``question``: the number that the window gave a graph with its constraints. ``graph``: a graph file's JSON;
+``graph_and_schedule``: JSON of ``{"graph": …, "schedule": …}``, each as in its own file. Budgets and peaks
+are in bytes, fixed bytes included; costs and their bounds are in the graph's unit.
 """
 
 from __future__ import annotations
@@ -61,10 +61,7 @@ class SolveBudget(NewestJob):
 
 
 class FindLeastMemory(NewestJob):
-    """Find the smallest peak within a cost.
-
-    The cost is at most ``1 + max_overhead`` times that of computing everything once; None: at any cost.
-    """
+    """Find the smallest peak at a cost of ``1 + max_overhead`` times computing everything once; None: any."""
 
     max_overhead: float | None
     time_limit_s: float
@@ -85,10 +82,7 @@ class MemoryNeeded(Message):
 
 
 class FrontierSchedule(CarriesSteps, Message):
-    """A schedule that is new on the question's frontier.
-
-    ``budget_bytes``: what it was made for. ``baseline``: it is a published method's; known ones may beat it.
-    """
+    """A schedule that is new on the frontier. ``baseline``: a published method's; known ones may beat it."""
 
     question: int
     budget_bytes: int
@@ -133,8 +127,8 @@ class SolveEnded(CarriesSteps, Message):
     """How a ``SolveBudget`` or a ``FindLeastMemory`` ended.
 
     ``budget_bytes``: what was asked, or the smallest peak. ``bound``: on the cost, or on the peak.
-    ``statistics``: of the solver; ``probes`` says how many budgets were tried for the least memory.
-    ``steps``: empty where there is no schedule.
+    ``statistics``: of the solver; ``probes``: how many budgets were tried. ``steps``: empty where there is no
+    schedule.
     """
 
     job: int
@@ -200,8 +194,8 @@ class Placed(Message):
 class FindLargestBatch(NewestJob):
     """Find the largest batch whose step fits, by scaling the graph.
 
-    ``max_overhead``: the extra cost allowed, as a share of computing everything once; None: one forward pass;
-    infinite: any. ``workers``: the most threads or processes to use.
+    ``max_overhead``: the extra cost allowed, a share of computing everything once; None: one forward pass;
+    infinite: any.
     """
 
     name: str
@@ -215,11 +209,9 @@ class FindLargestBatch(NewestJob):
 class LargestBatchFound(Message):
     """The largest batch that was found; all of it is of scaled graphs.
 
-    ``peak_bytes``: predicted. ``upper_batch``: no larger one fits, which is proved. ``plain_batch``: without
-    recomputation; 0: none. ``baselines``: by solver, the largest found for it. ``choices``: pairs of a batch
-    and the extra cost that it takes, a share of computing everything once; both rise. ``cancelled``: the
-    search was stopped. ``note``: what was taken to grow. ``graph_and_schedule``: JSON of
-    ``{"graph": …, "schedule": …}`` at that batch, each as in its own file.
+    ``upper_batch``: no larger one fits, which is proved. ``plain_batch``: without recomputation; 0: none.
+    ``baselines``: by solver, the largest found for it. ``choices``: pairs of a batch and its extra cost, a
+    share of computing everything once; both rise. ``note``: what was taken to grow.
     """
 
     job: int
@@ -235,9 +227,9 @@ class LargestBatchFound(Message):
 
 
 class Certify(NewestJob):
-    """Prove a bound for a budget, and write the certificate.
+    """Prove that no schedule within a budget costs less, or that none fits, and write the certificate.
 
-    It says that no schedule costs less, or that none fits. ``known_cost``: of a schedule within the budget.
+    ``known_cost``: of a schedule within the budget.
     """
 
     name: str
@@ -314,9 +306,8 @@ class Export(Job):
     """Write a schedule as a training graph, verify it and measure it.
 
     ``budget``: what the device's allocator may show; a share is of the plain step's peak there.
-    ``constraints``: kept by a schedule that takes the place of one over the budget; None: there are none.
-    ``graph_and_schedule``: JSON of ``{"graph": …, "schedule": …}``, each as in its own file; the graph holds
-    the request that it was made from.
+    ``constraints``: kept by a schedule that takes the place of one over the budget. The graph holds the
+    request it was made from.
     """
 
     directory: Path
@@ -326,10 +317,10 @@ class Export(Job):
 
 
 class Exported(Message):
-    """An ``Export`` has ended.
+    """An ``Export`` has ended. ``report``: as in a report file. ``schedule``: JSON of the one that was
+    written.
 
-    ``report``: as in a report file. ``schedule``: JSON of the schedule that was written; it is another one
-    where the measured peak of the one that was asked for was over the budget.
+    It is another one where the measured peak of the one that was asked for was over the budget.
     """
 
     job: int

@@ -30,8 +30,6 @@ _REMEMBERED = 6  # the most budgets whose provers are kept, to go on with
 
 
 class ProverServer(Server):
-    """Proves bounds for one graph at a time."""
-
     kind, table = "prover", PROVER_MESSAGES
 
     def __init__(self, channel: Channel, inbox: Inbox) -> None:
@@ -42,7 +40,6 @@ class ProverServer(Server):
         self._known: dict[int, Steps] = {}  # a schedule for the job that is being worked on
 
     def hear(self, message: Message) -> None:
-        """Take a schedule for the job that is being worked on at once."""
         if isinstance(message, FittingSchedule):
             self._known = {message.job: unpack_steps(message.steps)}
         else:
@@ -83,8 +80,6 @@ class ProverServer(Server):
 
 
 class _Sender(ProofListener):
-    """Sends what a job's prover finds, and stops when the parent says so."""
-
     def __init__(self, server: ProverServer, prover: Prover, job: int) -> None:
         self._server, self._prover, self._job = server, prover, job
 

@@ -1,11 +1,10 @@
-"""The path-cut prover in a process of its own.
+"""The path-cut prover in a process, which stays warm between budgets.
 
-It can be stopped at any moment, and stays warm between budgets. HiGHS cannot always be interrupted at once
-(presolve runs to its end), and building its programs is Python, which would slow the search beside it. So the
-prover runs in a child (``checkmate.solvers.pathcut.child``). A job that is not wanted any more is told to
-stop, and the child is killed if it does not.
+HiGHS cannot always be interrupted at once (presolve runs to its end), and building its programs is Python,
+which would slow the search beside it. So the prover runs in ``checkmate.solvers.pathcut.child``. A job that
+is not wanted any more is told to stop, and the child is killed if it does not.
 
-The messages come first. ``job``: the number of the budget's proof that a message belongs to.
+``job`` in the messages: the number of a budget's proof.
 """
 
 from __future__ import annotations
@@ -38,19 +37,13 @@ from checkmate.solvers.pathcut.cuts import Reach
 
 
 class PickledGraph(Message):
-    """The graph of all that follows.
-
-    Pickled between two processes of this program on one machine only; files never are.
-    """
+    """The graph of all that follows, pickled for this program on one machine only; files never are."""
 
     graph: bytes
 
 
 class Prove(NewestJob):
-    """Prove a bound for a budget.
-
-    ``rounds``: programs to solve at most; None: as many as there is time for.
-    """
+    """Prove a bound for a budget. ``rounds``: programs to solve at most; None: as there is time for."""
 
     budget_bytes: int
     seconds: float
@@ -72,10 +65,7 @@ class ProofBegun(Message):
 
 
 class ProvedBound(Message):
-    """A bound on the cost, infinite where no schedule exists.
-
-    ``cuts``, ``programs``: how many were made and solved so far.
-    """
+    """A bound on the cost, infinite where no schedule exists. ``cuts``, ``programs``: so far."""
 
     job: int
     bound: float
@@ -108,9 +98,9 @@ _SILENT_S = 10.0  # beyond a job's time, after which its end is taken for lost
 
 @dataclass(frozen=True)
 class ProverState:
-    """How far the current job is.
+    """How far the current job is; ``over``: whether it has ended.
 
-    ``bound``: in the graph's cost unit, infinite if no schedule exists; ``over``: whether the job has ended.
+    ``bound``: in the graph's cost unit, infinite if no schedule exists.
     """
 
     bound: float
@@ -120,10 +110,7 @@ class ProverState:
 
 
 class BackgroundProver(ABC):
-    """A prover that works beside its caller, for one graph.
-
-    It works on one budget at a time. Close it, or use it in a ``with``.
-    """
+    """A prover for one graph that works on one budget at a time. Close it, or use it in a ``with``."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -168,10 +155,7 @@ class BackgroundProver(ABC):
         self._schedules.append(steps)
 
     def take_schedules(self) -> list[Steps]:
-        """Return the schedules that solved programs described since the last call.
-
-        They may not fit the budget.
-        """
+        """Take the schedules that solved programs described. They may not fit the budget."""
         found: list[Steps] = []
         while self._schedules:
             found.append(self._schedules.popleft())

@@ -1,7 +1,4 @@
-"""The path-cut prover in a thread, for small graphs.
-
-For these, HiGHS can always be stopped at once, and no process has to start.
-"""
+"""The path-cut prover in a thread, for small graphs: there HiGHS can always be stopped at once."""
 
 from __future__ import annotations
 
@@ -23,8 +20,6 @@ def background_prover(graph: Graph) -> BackgroundProver:
 
 
 class ProverThread(BackgroundProver):
-    """A prover in a thread; one budget at a time, like ``ProverProcess``."""
-
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self._thread: threading.Thread | None = None
@@ -39,7 +34,6 @@ class ProverThread(BackgroundProver):
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; the current job ends."""
         self.stop()
         if self._prover is None or self._prover.budget_bytes != budget_bytes:
             self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
@@ -62,7 +56,6 @@ class ProverThread(BackgroundProver):
             )
 
     def offer(self, steps: Steps) -> None:
-        """Give the current job a schedule within the budget."""
         self.known_steps = steps
 
     def stop(self) -> None:
@@ -73,11 +66,6 @@ class ProverThread(BackgroundProver):
             thread.join()
 
     def state(self) -> ProverState:
-        """Return how far the current job is.
-
-        Raises:
-            SolverCrashedError: the prover failed.
-        """
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -92,8 +80,6 @@ class ProverThread(BackgroundProver):
 
 
 class _ThreadListener(ProofListener):
-    """Gives what a thread's prover describes to whoever started it."""
-
     def __init__(self, prover: ProverThread, stopping: threading.Event) -> None:
         self._prover, self._stopping = prover, stopping
 

@@ -11,8 +11,6 @@ from checkmate.solvers.pathcut.sat import SatTask
 
 
 class SatServer(EngineServer):
-    """Solves one program after the other."""
-
     kind = "sat"
 
     def solve(self, task: SatTask) -> EngineDone:
