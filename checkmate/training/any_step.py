@@ -32,6 +32,7 @@ from checkmate.planning.plan_request import PlanRequest
 from checkmate.request import Target
 from checkmate.training.compiled_steps import CompiledSteps
 from checkmate.training.functions import Functions
+from checkmate.training.plan import StepSubject
 from checkmate.training.planner import Planner
 from checkmate.training.watch import reading_of, went_over
 from checkmate.training.wording import not_planned
@@ -94,13 +95,7 @@ def any_step(
 
 
 def own_train_step(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> AnyStep:
-    """Trace and fold the ``train_step`` that ``model`` brings along.
-
-    ``for_xla``: XLA is to compile the whole step.
-
-    Raises:
-        As ``any_step``.
-    """
+    """Trace and fold the ``train_step`` that ``model`` brings along; errors are those of ``any_step``."""
     strategy = model.distribute_strategy
 
     def body(*tensors: tf.Tensor) -> Any:
@@ -113,7 +108,7 @@ def own_train_step(model: Any, layout: BatchLayout, *, for_xla: bool = False) ->
 _PREPARE = "call step.prepare(...) on such arguments first, outside of the function"
 
 
-class ScheduledFunction:
+class ScheduledFunction(StepSubject):
     """Run a function of tensors by schedules that keep the budget.
 
     It takes and returns what the function does, and writes the same variables. Each layout of the arguments
@@ -143,10 +138,8 @@ class ScheduledFunction:
         self.function = as_function(function)
         self.__name__ = str(getattr(function, "__name__", "step"))
         self.__doc__ = getattr(function, "__doc__", None)
-        self._subject = ModelLike(self.__name__)
-        self.compiled: CompiledSteps | None = None
-        if request.target is Target.XLA or private.is_jit_compiled(self.function):
-            self.compiled = CompiledSteps(self, request)
+        for_xla = request.target is Target.XLA or private.is_jit_compiled(self.function)
+        self.compiled = CompiledSteps(self, request) if for_xla else None
         self.planner = Planner(self, request)
         self._functions = Functions(self.planner)
 
@@ -196,32 +189,23 @@ class ScheduledFunction:
         return plan.step.run(plan.schedule, tensors)[0]
 
     def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
-        """Run the function without a schedule."""
         arguments, named = layout.pack(tensors)
         return self.function(*arguments, **named)
 
-    def finish(self, step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
-        """Return what the function returns."""
-        return found
-
     def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> AnyStep:
-        """Trace and fold the function.
-
-        Raises:
-            As ``any_step``.
-        """
         arguments, named = layout.pack(layout.specs)
         strategy = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
         with explained(self.__name__), as_one_replica(strategy, self.__name__):
             # Its first call may make variables. Made inside another trace, they would put it all in a branch.
             self.function.get_concrete_function(*arguments, **named)
 
-        def body(*tensors: tf.Tensor) -> Any:
-            return self.plainly(layout, tensors)
-
         if for_xla and number_of_replicas(strategy) > 1:
             raise JitCompiledError(
                 f"{self.__name__!r} is for XLA, and a step on replicas is not scheduled for it",
                 hint="make the function with jit_compile=False, or train on one device",
             )
-        return any_step(body, self._subject, layout, strategy=strategy, for_xla=for_xla)
+
+        def body(*tensors: tf.Tensor) -> Any:
+            return self.plainly(layout, tensors)
+
+        return any_step(body, ModelLike(self.__name__), layout, strategy=strategy, for_xla=for_xla)

@@ -208,14 +208,13 @@ def _plan_request(
     options: SolveOptions | None,
     cache: bool,
     quiet: bool,
-    wait: bool = True,
-    target: Target | str | None = None,
+    wait: bool,
+    target: Target | str | None,
 ) -> PlanRequest:
-    missed = on_miss_of(on_miss)
     return PlanRequest(
         budget=step_budget_of(budget),
         solver=training_solver(solver, options, _SECONDS),
-        on_miss=missed,
+        on_miss=on_miss_of(on_miss),
         quiet=quiet,
         store=PlanStore(plans_folder()) if cache else None,
         wait=wait,

@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -133,16 +134,7 @@ class Improvement:
 
     def _solve_on(self) -> None:
         if self._ask is not None:
-            ask, request = self._ask, self.search.request
-            self._solving = SolvingThread(request, ask)
-
-
-class _Answer:
-    """Hold what a thread found, or the error that ended it."""
-
-    def __init__(self) -> None:
-        self.result: SolveResult | None = None
-        self.error: Exception | None = None
+            self._solving = SolvingThread(self.search.request, self._ask)
 
 
 class SolvingThread:
@@ -152,7 +144,7 @@ class SolvingThread:
     """
 
     def __init__(self, request: PlanRequest, asked: SolveRequest) -> None:
-        self._answer, cancelled = _Answer(), threading.Event()
+        self._answer, cancelled = Future[SolveResult](), threading.Event()
         arguments = (request, asked, self._answer, cancelled)
         self._thread = threading.Thread(target=_solve, args=arguments, daemon=True, name="solve")
         self._thread.start()
@@ -168,26 +160,27 @@ class SolvingThread:
         Raises:
             CancelledError: it was stopped. Others as the solver.
         """
-        self._thread.join()
-        if self._answer.error is not None:
-            raise self._answer.error
-        if self._answer.result is None or not self.stop.alive:
+        found = self._answer.result()
+        if not self.stop.alive:
             raise CancelledError("the solve was stopped")
-        return self._answer.result
+        return found
 
     def cut_short(self) -> SolveResult | None:
         """End the solve; return what it has found by now."""
         self.stop()
-        return self._answer.result
+        failed = not self._answer.done() or self._answer.exception() is not None
+        return None if failed else self._answer.result()
 
 
-def _solve(request: PlanRequest, asked: SolveRequest, found: _Answer, cancelled: threading.Event) -> None:
+def _solve(
+    request: PlanRequest, asked: SolveRequest, found: Future[SolveResult], cancelled: threading.Event
+) -> None:
     with suppress(AttributeError, OSError):  # Linux has priorities of threads
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICER)
     try:
-        found.result = request.answer(asked, silent, cancelled.is_set)
+        found.set_result(request.answer(asked, silent, cancelled.is_set))
     except Exception as error:  # the edge of this thread: raised where the answer is taken
-        found.error = error
+        found.set_exception(error)
 
 
 def _end(thread: threading.Thread, cancelled: threading.Event) -> None:

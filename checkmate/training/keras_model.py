@@ -28,7 +28,7 @@ from checkmate.training.any_step import own_train_step
 from checkmate.training.compiled_steps import CompiledSteps, executor_sentence, why_executor
 from checkmate.training.functions import Functions
 from checkmate.training.limit import Phases
-from checkmate.training.plan import StepPlan
+from checkmate.training.plan import StepSubject
 from checkmate.training.planner import Planner
 from checkmate.training.watch import reading_of, went_over
 
@@ -102,18 +102,14 @@ def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | Co
     """
     compiled = model.jit_compile or own_step_is_compiled(model)
     if request.target is Target.EXECUTOR or not (compiled or request.target is Target.XLA):
-        return _on_executor(model, request, phases)
+        return Training(model, request, phases)
     if why := why_executor(model):
         request.tell(why)
-        return _on_executor(model, request, phases)
+        return Training(model, request, phases)
     return CompiledTraining(model, request, phases)
 
 
-def _on_executor(model: Any, request: PlanRequest, phases: Phases) -> Training:
-    return Training(model, Planner(_StepOfFit(model), request, phases))
-
-
-class _StepOfFit:
+class _StepOfFit(StepSubject):
     """What ``fit`` runs on a batch: the model's step and its metrics."""
 
     def __init__(self, model: Any) -> None:
@@ -124,8 +120,7 @@ class _StepOfFit:
         return traced(self._model, layout, for_xla=for_xla)
 
     def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Logs:
-        logs: Logs = self._model.train_step(layout.pack(tensors))
-        return logs
+        return self._model.train_step(layout.pack(tensors))  # type: ignore[no-any-return]
 
     def finish(self, step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
         return found if step.with_metrics else logs_of(self._model, layout, tensors, found)
@@ -157,13 +152,13 @@ class Training:
     Each layout has its plan, and a compiled function of its own with every shape known.
     """
 
-    def __init__(self, model: Any, planner: Planner) -> None:
-        self.model, self.planner = model, planner
+    def __init__(self, model: Any, request: PlanRequest, phases: Phases) -> None:
+        self.model, self.planner = model, Planner(_StepOfFit(model), request, phases)
         self._own = has_own_step(model)
         # A train_step of the model's own takes its data as it comes.
         self.flatten = flatten_data if self._own else flatten
         self._watched = not _share_a_meter(model.distribute_strategy)
-        self._functions = Functions(planner)
+        self._functions = Functions(self.planner)
 
     def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> None:
         """Make the plan for such batches now."""
@@ -191,33 +186,31 @@ class Training:
         apart = self._own and len({layout.key for layout in layouts}) > 1
         plan = self.planner.planned(layouts[0])
         before = reading_of(self.planner, layouts[0])
-        if len(shares) == 1 and plan is not None and (ready := _ready(plan)) is not None:
-            logs = ready(tensors)
+        ready = None if plan is None or len(shares) > 1 else plan.ready
+        if ready is not None and ready.step.with_metrics and not ready.step.distributed:
+            logs = ready.step.returned(*ready.run(tensors))
         else:
             logs = self._functions.run(layouts, partial(self._one_step, apart), data)
         if self._watched:
             went_over(self.planner, layouts, before)
-        return logs
+        return logs  # type: ignore[no-any-return]
 
     def _one_step(self, apart: bool, data: Any) -> Logs:
         strategy = self.model.distribute_strategy
         logs = strategy.run(partial(self._on_replica, apart), args=(data,))
-        shown: Logs = keras.tree.map_structure(lambda each: _mean(each, strategy), logs)
-        return shown
+        return keras.tree.map_structure(lambda each: _mean(each, strategy), logs)  # type: ignore[no-any-return]
 
     def _on_replica(self, apart: bool, data: Any) -> Logs:
         layout, tensors = self.flatten(data)
         plan = self.planner.planned(layout)
         if plan is None or plan.step is None or plan.schedule is None or apart:
-            plainly: Logs = self.model.train_step(data)
-            return plainly
+            return self.model.train_step(data)  # type: ignore[no-any-return]
         found, last = plan.step.run(plan.schedule, tensors)
         if not plan.step.with_metrics:
             # Compute them after the schedule: at the same time they would add to its peak.
             with tf.control_dependencies(last):
                 found = logs_of(self.model, layout, tensors, found)
-        logs: Logs = found
-        return logs
+        return found  # type: ignore[no-any-return]
 
 
 class CompiledTraining:
@@ -239,7 +232,7 @@ class CompiledTraining:
                 self.compiled.plan(layout, training=training)
             except NotCompiledError as error:
                 self._request.tell(executor_sentence(error))
-                self._executor = _on_executor(self.model, self._request, self._phases)
+                self._executor = Training(self.model, self._request, self._phases)
         if self._executor is not None and not training:
             self._executor.prepare(layout, tensors)
 
@@ -260,24 +253,7 @@ class CompiledTraining:
             self.prepare(layout, tensors, training=True)
         if self._executor is not None:
             return self._executor.step(data)
-        logs: Logs = self.compiled.call(layout, tensors)
-        return logs
-
-
-def _ready(plan: StepPlan) -> Callable[[Sequence[tf.Tensor]], Logs] | None:
-    """Return the measured function, as one that returns what is logged.
-
-    None: the step has to be made with what is around it.
-    """
-    ready = plan.ready
-    if ready is None or ready.step.distributed or not ready.step.with_metrics:
-        return None
-
-    def run(tensors: Sequence[tf.Tensor]) -> Logs:
-        logs: Logs = ready.step.returned(*ready.run(tensors))
-        return logs
-
-    return run
+        return self.compiled.call(layout, tensors)  # type: ignore[no-any-return]
 
 
 def _share_a_meter(strategy: Any) -> bool:
@@ -295,11 +271,8 @@ def _as_tensor(leaf: Any) -> Any:
     """Return ``leaf`` as a tensor. An absent value of a generator becomes None; per-replica values stay."""
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
-    return (
-        leaf
-        if isinstance(leaf, tf.distribute.DistributedValues) or tf.is_tensor(leaf)
-        else tf.convert_to_tensor(leaf)
-    )
+    kept = isinstance(leaf, tf.distribute.DistributedValues) or tf.is_tensor(leaf)
+    return leaf if kept else tf.convert_to_tensor(leaf)
 
 
 def _per_replica(data: Any, strategy: Any) -> list[Any]:
@@ -310,9 +283,7 @@ def _per_replica(data: Any, strategy: Any) -> list[Any]:
     per_leaf = [None if leaf is None else strategy.experimental_local_results(leaf) for leaf in leaves]
     count = max(len(local) for local in per_leaf if local is not None)
     return [
-        keras.tree.pack_sequence_as(
-            data, [None if local is None else local[r % len(local)] for local in per_leaf]
-        )
+        keras.tree.pack_sequence_as(data, [local and local[r % len(local)] for local in per_leaf])
         for r in range(count)
     ]
 

@@ -6,9 +6,10 @@ holds; schedules count what ops request.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,25 +22,27 @@ from checkmate.backends.tf.trace.sizes import tensor_bytes
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 
-FIRST_RATE = (
-    1.15  # allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried
-)
+# Allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried.
+FIRST_RATE = 1.15
 # The same step's peak varies with where the allocator finds room for it. Training is watched.
 HEADROOM = 0.98
 _READ_AHEAD = 4  # batches that a data set prepares beside a step: as many were seen on two cores
 
 
-class StepSubject(Protocol):
+class StepSubject(ABC):
     """A model's step, or a function, that is planned for each layout of what it is called with."""
 
+    @abstractmethod
     def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> LiveStep:
         """Trace the step for a layout. ``for_xla``: XLA is to compile the whole of it."""
 
+    @abstractmethod
     def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
         """Run the step without a schedule."""
 
     def finish(self, step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
         """Return what a call returns, of what the scheduled step gave."""
+        return found
 
 
 @dataclass(frozen=True, eq=False)

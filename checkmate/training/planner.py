@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -75,12 +75,7 @@ class Planner:
     that this is a part of.
     """
 
-    def __init__(
-        self,
-        subject: StepSubject,
-        request: PlanRequest,
-        phases: Phases | None = None,
-    ) -> None:
+    def __init__(self, subject: StepSubject, request: PlanRequest, phases: Phases | None = None) -> None:
         self._subject, self.request = subject, request
         self._phases = phases or Phases()
         self._limit = RisingLimit(request, self._phases)
@@ -119,10 +114,9 @@ class Planner:
         self._go_on(layout, tensors, early)
         found = self.planned(layout)
         if found is None:
-            begun = (
-                self._layouts[layout.key].exceeding is not None
-            )  # so a step a little over the budget is better than none
-            with self.request.progress() as report:
+            # A step a little over the budget is better than none.
+            begun = self._layouts[layout.key].exceeding is not None
+            with self.request.progress() as report, only_newer_garbage():
                 found = planned(
                     lambda: self._kept(self._within_limit(layout, tensors, report, early)),
                     lambda error: self._without_plan(layout, error),
@@ -135,7 +129,7 @@ class Planner:
 
     def give_up(self, layouts: Sequence[BatchLayout], error: CheckmateError) -> None:
         """Train ``layouts`` as before: their schedules cannot be emitted."""
-        for layout in {layout.key: layout for layout in layouts}.values():
+        for layout in distinct(layouts):
             state = self._layouts[layout.key]
             if state.present.schedule is not None:
                 state.exceeding = None
@@ -361,26 +355,14 @@ class Planner:
     def _make(
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
     ) -> StepPlan:
-        # What nobody uses any longer would count as held by others, so garbage is collected at each trial.
-        with only_newer_garbage():
-            return self._made(layout, tensors, report, at_once)
-
-    def _made(
-        self, layout: BatchLayout, tensors: Sequence[tf.Tensor], report: Report, at_once: bool
-    ) -> StepPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
         layout.require_plannable()
         try:
             step = self._subject.trace(layout)
         except OnlySmallTensorsError:
-            return StepPlan(
-                layout,
-                None,
-                None,
-                0,
-                f"{layout.describe()}: nothing big enough to recompute; it trains as before",
-            )
-        gc.collect()
+            sentence = f"{layout.describe()}: nothing big enough to recompute; it trains as before"
+            return StepPlan(layout, None, None, 0, sentence)
+        gc.collect()  # what nobody uses any longer would count as held by others
         small_chunks = SmallChunks(step.folded.structure)
         trials, kept, plan = self._trials(step, tensors, report), self._memory.of(step), None
         if kept is not None:
@@ -516,10 +498,7 @@ class Planner:
             self.request.tell(sentence)
 
     def _best(self, search: PlanSearch, tensors: Sequence[tf.Tensor], *, at_once: bool) -> StepPlan:
-        """Return the best plan.
-
-        With ``at_once`` it is the first that fits, and the search goes on from there.
-        """
+        """Return the best plan; with ``at_once`` the first that fits, and the search goes on from there."""
         better = Improvement(search)
         better.go_on_until(lambda: at_once and search.fitted)
         if better.over:
@@ -532,12 +511,12 @@ class Planner:
         if trials.plain is not None and trials.plain.measured:
             self._layouts[trials.step.layout.key].plain_bytes = trials.plain.peak_bytes
         if trials.known:
-            self._learn_rate(trials.rate)
+            self._rate = max(trials.rate, self._rate or 1.0)
         self._learned = trials.learned or self._learned
 
-    def _learn_rate(self, rate: float | None) -> None:
-        if rate is not None:
-            self._rate = max(rate, self._rate or 1.0)
+
+def distinct(layouts: Sequence[BatchLayout]) -> Iterable[BatchLayout]:
+    return {layout.key: layout for layout in layouts}.values()
 
 
 def _steps(plan: StepPlan) -> list[int] | None:

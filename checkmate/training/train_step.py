@@ -16,13 +16,14 @@ from checkmate.request import Target
 from checkmate.training.compiled_steps import CompiledSteps, why_executor
 from checkmate.training.functions import Functions
 from checkmate.training.limit import Phases
+from checkmate.training.plan import StepSubject
 from checkmate.training.planner import Planner
 from checkmate.training.wording import not_planned
 
 _PREPARE = "call step.prepare(x, y) on such a batch first, outside of the function"
 
 
-class TrainStep:
+class TrainStep(StepSubject):
     """Train the model for one batch per call, within the budget.
 
     ``step(x, y, sample_weight)`` updates the weights once and returns (loss, predictions). Called with arrays
@@ -64,8 +65,9 @@ class TrainStep:
         """
         layout, tensors = flatten((x, y, sample_weight))
         self._begin_phase()
+        result: tuple[tf.Tensor, Any]
         if self.compiled is not None:
-            result: tuple[tf.Tensor, Any] = self.compiled.call(layout, tensors, _PREPARE)
+            result = self.compiled.call(layout, tensors, _PREPARE)
             self._trained = _trained(self.model)
             return result
         if not tf.executing_eagerly():
@@ -78,12 +80,11 @@ class TrainStep:
             )
         plan = self._planner.plan(layout, tensors, at_once=True)
         self._trained = _trained(self.model)
-        found: tuple[tf.Tensor, Any]
         if plan.ready is not None:
-            found = plan.ready.step.returned(*plan.ready.run(tensors))
+            result = plan.ready.step.returned(*plan.ready.run(tensors))
         else:
-            found = self._functions.run([layout], lambda *given: self._emit(layout, given), *tensors)
-        return found
+            result = self._functions.run([layout], lambda *given: self._emit(layout, given), *tensors)
+        return result
 
     def _begin_phase(self) -> None:
         """Plan anew if the model was compiled again or its layers changed.
@@ -95,9 +96,7 @@ class TrainStep:
             self._plan_anew()
 
     def _plan_anew(self) -> None:
-        self.compiled = None
-        if self._is_for_xla():
-            self.compiled = CompiledSteps(self, self._request)
+        self.compiled = CompiledSteps(self, self._request) if self._is_for_xla() else None
         self._planner = Planner(self, self._request, self._phases)
         self._functions = Functions(self._planner)
         self._trained = None
@@ -113,22 +112,12 @@ class TrainStep:
         return self.plainly(layout, tensors)
 
     def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> LiveStep:
-        """Trace and fold the step.
-
-        Raises:
-            As ``live_step``.
-        """
         return live_step(self.model, layout, for_xla=for_xla)
 
     def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Any]:
-        """Run the step without a schedule."""
         parts = StepParts()
         loss, flat, _ = whole_step(self.model, layout, parts, lambda name: None)(*tensors)
         return loss, parts.pack_predictions(flat)
-
-    def finish(self, step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
-        """Return what the step returns."""
-        return found
 
     def _is_for_xla(self) -> bool:
         """Return whether XLA compiles the step; where it cannot be, say why."""

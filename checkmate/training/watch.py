@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from checkmate.backends.tf.devices import has_meter, peak_bytes, reset_peak
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.training.plan import held_by_others, meter_of
-from checkmate.training.planner import Planner
+from checkmate.training.planner import Planner, distinct
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterRea
     if after.peak_bytes - max(0, more) <= allowed:
         found = [
             planner.crowded(layout, after.peak_bytes, others - plan.constant_bytes, more)
-            for layout in {layout.key: layout for layout in layouts}.values()
+            for layout in distinct(layouts)
             if (plan := planner.planned(layout)) is not None
         ]
         return any(found)
