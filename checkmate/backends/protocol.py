@@ -312,6 +312,22 @@ class CompiledStep(PlannedStep):
     def compilation(self) -> Compilation[Any, Any]:
         """Return what compiles its schedules."""
 
+    @property
+    def plain_bytes(self) -> int:
+        return self.compilation.plain_bytes
+
+    def own_budget(self) -> Allowed:
+        """Return the supplied schedule's own budget.
+
+        It counts the graph's bytes, of which the compiler takes as many as it does of the plain step's.
+        """
+        assert self.supplied is not None
+        graph, fixed = self.graph, self.compilation.fixed_bytes
+        everything = simulate(graph, Schedule.plain(graph)).peak_bytes
+        share = (self.supplied.budget_bytes - graph.fixed_bytes) / max(1, everything - graph.fixed_bytes)
+        own = Budget(share=min(1.0, share))
+        return Allowed(fixed + own.resolve(keep_everything_peak=self.plain_bytes - fixed, minimum=0))
+
     @abstractmethod
     def none_fits(self, fit: CompiledFit[Any, Any]) -> NoScheduleError:
         """Return the error for a step whose every schedule is over the budget."""

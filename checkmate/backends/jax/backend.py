@@ -20,17 +20,15 @@ from checkmate.backends.jax.models.load import LoadedStep, load_step
 from checkmate.backends.jax.step import BegunStep, JaxPlan, begin, none_fits
 from checkmate.backends.jax.verification import verification_report
 from checkmate.backends.jax.ways import Way
-from checkmate.backends.protocol import Allowed, CompiledFit, CompiledStep, CostsWanted, Fitted, StepSolver
+from checkmate.backends.protocol import CompiledFit, CompiledStep, CostsWanted, Fitted, StepSolver
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import NoScheduleError, OtherStepError, UsageError
 from checkmate.formats.files import put_in_place, staging
 from checkmate.formats.schedule import write_records
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, VerificationReport
-from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_origin import file_facts
 from checkmate.machine.supported import is_of_jax
-from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
@@ -63,7 +61,7 @@ class JaxStep(CompiledStep):
             reason.
         """
         self.request, self.report, self.cancelled = request, report, cancelled
-        self._loaded, self._of_file = _loaded(request, report, cancelled), graph
+        self._loaded = _loaded(request, report, cancelled)
         self._begun = _begun(self._loaded, report, cancelled)
         self.supplied = result
         if graph is not None and result is not None:
@@ -76,13 +74,7 @@ class JaxStep(CompiledStep):
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph of the step, with what was requested."""
         return _described(self.request, self._loaded, self.compilation.graph)
-
-    @property
-    def plain_bytes(self) -> int:
-        """Return what the plain step holds: arguments, results and temporary buffers."""
-        return self._begun.plain.whole
 
     def _require_same(self, graph: Graph, result: SolveResult) -> None:
         if self.compilation.graph.fingerprint != graph.fingerprint:
@@ -95,30 +87,18 @@ class JaxStep(CompiledStep):
                 budget_bytes=result.budget_bytes,
             )
 
-    def own_budget(self) -> Allowed:
-        """Return the schedule's own budget, as a share of the temporary bytes."""
-        assert self._of_file is not None and self.supplied is not None
-        fixed, plain = self._of_file.fixed_bytes, self._begun.plain
-        everything = simulate(self._of_file, Schedule.plain(self._of_file)).peak_bytes
-        own = Budget(share=min(1.0, (self.supplied.budget_bytes - fixed) / max(1, everything - fixed)))
-        return Allowed(plain.fixed + own.resolve(keep_everything_peak=plain.temporary, minimum=0))
-
     def none_fits(self, fit: CompiledFit[Any, Any]) -> NoScheduleError:
-        """Return the error for a step whose every schedule is over the budget."""
         return none_fits(fit, "raise the budget, or use a smaller batch")
 
     def fitted(self, fit: CompiledFit[Any, Any], result: SolveResult) -> Planned:
-        """Return the plan of a schedule that was compiled."""
         return Planned(result, fit.whole_bytes, (), JaxPlan.of(self._begun, (), fit))
 
     def verify(self, fitted: Planned, allowed: int, notes: tuple[str, ...]) -> VerificationReport:
-        """Run a plan beside the plain step, from the same state."""
         return self._reported(fitted, self._compared(fitted.plan), None)
 
     def export(
         self, fitted: Planned, directory: Path, allowed: int, notes: tuple[str, ...]
     ) -> VerificationReport:
-        """Run a plan beside the plain step, and write it by ``jax.export``."""
         plan, compared = fitted.plan, self._compared(fitted.plan)
         self.report(Progress("export", message="writing the step by jax.export"))
         with staging(directory) as staged:
@@ -163,7 +143,6 @@ class JaxBackend:
         return _described(request, loaded, JaxCompilation(begun, loaded.name, alone=True).graph)
 
     def step(self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver) -> JaxStep:
-        """Return the step that ``request`` names."""
         _refuse_refresh(costs)
         require_stated(budget)
         return JaxStep(request, solver.report, solver.cancelled)
@@ -171,7 +150,6 @@ class JaxBackend:
     def step_of_file(
         self, request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
     ) -> JaxStep:
-        """Return the step of a graph of a file, with a schedule for it."""
         if not is_of_jax(graph):
             raise UsageError(
                 f"the graph {graph.name!r} is not of a JAX step, and Keras is set up for JAX here",

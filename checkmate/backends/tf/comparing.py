@@ -6,7 +6,7 @@ They are compared at the step's own batch, or where the plain step fits.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,14 +68,15 @@ def compare_where_it_fits(
     what = GRADIENTS if loaded.own is None else RESULTS
     for on in dict.fromkeys((kind, "cpu")):
         at = request if on == kind else dataclasses.replace(request, device="cpu", kernels=None)
-        batches = _Batches(plain.batch if on == kind else request.batch_size, only=not loaded.any_batch)
-        for batch in batches:
+        batch, smaller = plain.batch if on == kind else request.batch_size, None
+        while batch:
             whole = batch == request.batch_size and on == kind
             task: dict[str, Any] = {"request": at.at_batch(batch).to_json(), "steps": schedule.steps.tolist()}
             task |= {} if xla is None else {"xla": xla.to_json()}
             if not whole:
                 task |= {"nodes": folded.nodes, "op_types": op_types(folded)}
             where = "" if whole else f" at batch {batch}{'' if on == kind else ' on the CPU'}"
+            share = 0.5
             try:
                 found = compare_fresh(
                     task,
@@ -85,39 +86,16 @@ def compare_where_it_fits(
                     cancelled=cancelled,
                     usual=usual if whole else None,
                 )
+                return Compared(found, batch, on, _note(what, where), what)
             except StepTooLargeError as error:
-                batches.too_large(batch, error)
-                continue
+                share = share_of(error)
             except TraceError:
                 if whole:
                     raise
-                continue
-            return Compared(found, batch, on, _note(what, where), what)
+            # The first error tells how much smaller the next batches are.
+            smaller = smaller or smaller_batches(batch, share)
+            batch = next(smaller, 0) if loaded.any_batch else 0
     return Compared(None, what=what)
-
-
-class _Batches:
-    """The batches to try: ``first``, then smaller ones.
-
-    The first error tells how much smaller. There are none where ``first`` is 0, and no smaller ones if
-    ``only``.
-    """
-
-    def __init__(self, first: int, *, only: bool) -> None:
-        self._first, self._only = first, only
-        self._next: Iterator[int] | None = None
-
-    def __iter__(self) -> Iterator[int]:
-        if self._first < 1:
-            return
-        yield self._first
-        if not self._only:
-            yield from self._next or smaller_batches(self._first, 0.5)
-
-    def too_large(self, batch: int, error: StepTooLargeError) -> None:
-        """Take it that ``batch`` did not fit. The first error decides the next batches."""
-        if self._next is None:
-            self._next = smaller_batches(batch, share_of(error))
 
 
 def _note(what: str, where: str) -> str:

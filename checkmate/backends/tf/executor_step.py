@@ -10,19 +10,21 @@ from checkmate.backends.tf.allocator_replica import AllocatorReplica
 from checkmate.backends.tf.comparing import Compared
 from checkmate.backends.tf.costs.fresh import with_costs, with_costs_of_scheduled_step
 from checkmate.backends.tf.costs.known import CostOptions
+from checkmate.backends.tf.costs.session import ESTIMATED
 from checkmate.backends.tf.emit.saved_model import save_step
 from checkmate.backends.tf.environment import EXACT
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.plain import Plain, measure_plain
-from checkmate.backends.tf.report_notes import costs_note, doubts_note, predicted_share_note
 from checkmate.backends.tf.tasks import expect_tasks
 from checkmate.backends.tf.tf_step import TfStep, TracedStep
 from checkmate.backends.tf.verification_report import Measurements, allocated_per_requested
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import StepTooLargeError
+from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
+from checkmate.machine.cost_origin import cache_facts, origin_words, reading_words
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Report
 from checkmate.units import Budget, format_bytes
@@ -145,3 +147,26 @@ def executor_step(traced: TracedStep, budget: Budget, costs: CostOptions, solver
             cancelled=solver.cancelled,
         )
     return ExecutorStep(TracedStep(request, folded), solver.report, solver.cancelled, too_large)
+
+
+def predicted_share_note(budget: Budget, allowed_bytes: int, plain: Plain) -> tuple[str, ...]:
+    """Say what a share is of, where the plain step was not measured."""
+    if budget.share is None or plain.measured is not None:
+        return ()
+    allowed, peak = format_bytes(allowed_bytes), format_bytes(plain.peak_bytes)
+    return (f"the budget {allowed} is {100 * budget.share:g} % of the plain step's predicted peak {peak}",)
+
+
+def costs_note(graph: Graph) -> tuple[str, ...]:
+    """Say when op costs were measured, or on what else than the plain step."""
+    if measured_on := graph.origin.profile.get("measured_on"):
+        return (f"op costs: measured on {measured_on}, because the plain step does not fit",)
+    if cache_facts(graph).get("ops"):
+        return (f"op costs: {origin_words(graph)}",)
+    return tuple(note for note in graph.origin.notes if note.startswith(ESTIMATED))
+
+
+def doubts_note(graph: Graph) -> tuple[str, ...]:
+    """Say why the costs are doubtful, if they are. They are the costs that the schedule was chosen by."""
+    words = reading_words(graph)
+    return (words,) if words else ()

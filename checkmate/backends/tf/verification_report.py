@@ -73,9 +73,10 @@ def verification_report(
         plain.note,
         compared.note,
         *notes,
-        *_busy_notes(plain.measured, measured),
+        _busy_note(plain.measured, measured),
         _varying_peak_note(measured.peaks, (found.reloaded or {}).get("peaks", ())),
-        _bitwise_note(compared),
+        # why equal bits could not be asked for, if they could not
+        "" if compared.found is None else str(compared.found["exact"].get("note", "")),
     )
     return VerificationReport(
         model=request.shown,
@@ -121,8 +122,8 @@ def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str,
     in_seconds = graph.cost_unit is CostUnit.SECONDS
     seen = found.plain.measured
     today = None
-    if in_seconds and seen:
-        today = _scaled_to_today(timeline.cost, graph.base_cost, seen.seconds)
+    if in_seconds and seen:  # scaled by how long the plain step takes now
+        today = timeline.cost * (seen.seconds / graph.base_cost if graph.base_cost > 0 else 1.0)
     return {
         "predicted": timeline.cost if in_seconds else None,
         "predicted_today": today,
@@ -148,31 +149,15 @@ def _varying_peak_note(*processes: Sequence[int]) -> str:
     )
 
 
-def _busy_notes(plain: FreshMeasurement | None, measured: FreshMeasurement) -> tuple[str, ...]:
+def _busy_note(plain: FreshMeasurement | None, measured: FreshMeasurement) -> str:
     """Return a note if the steps were timed on a busy machine."""
-    worst = max(
-        (Reading(step.load, step.cores) for step in (plain, measured) if step),
-        key=lambda reading: reading.doubt,
-    )
+    readings = (Reading(step.load, step.cores) for step in (plain, measured) if step)
+    worst = max(readings, key=lambda reading: reading.doubt)
     if not worst.is_busy:
-        return ()
+        return ""
     return (
-        f"seconds were measured on a busy machine ({taken_words(worst)}); "
-        "they are longer than on a quiet one",
+        f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one"
     )
-
-
-def _scaled_to_today(cost: float, base_cost: float, plain_seconds: float) -> float:
-    """Return ``cost`` scaled by how long the plain step takes now.
-
-    The scale is its measured time over the sum of its ops' costs.
-    """
-    return cost * plain_seconds / base_cost if base_cost > 0 else cost
-
-
-def _bitwise_note(compared: Compared) -> str:
-    """Return why equal bits could not be asked for, if they could not."""
-    return "" if compared.found is None else str(compared.found["exact"].get("note", ""))
 
 
 def allocated_per_requested(graph: Graph) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from checkmate.backends.protocol import Allowed, CompiledFit, CompiledStep, Fitted
+from checkmate.backends.protocol import CompiledFit, CompiledStep, Fitted
 from checkmate.backends.tf.comparing import Compared
 from checkmate.backends.tf.measure.concrete import compiled_memory
 from checkmate.backends.tf.measure.fresh_step import measure_fresh
@@ -31,7 +31,6 @@ from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
-from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.units import plural
 
@@ -90,37 +89,17 @@ class XlaStep(TfStep, CompiledStep):
         """
         super().__init__(traced, report, cancelled)
         report(Progress("compile", message="compiling the plain step with XLA"))
-        self._compilation = _Compilation(self)
-        self._compiled_plain = self._compilation.plain.memory
+        self._compiled_plain = self.compilation.plain.memory
 
-    @property
+    @cached_property
     def compilation(self) -> _Compilation:
-        """Return what compiles its schedules."""
-        return self._compilation
-
-    @property
-    def plain_bytes(self) -> int:
-        """Return what arguments, results and temporaries of the plain step take in all."""
-        return self._compiled_plain.peak_bytes
-
-    def own_budget(self) -> Allowed:
-        """Return the supplied schedule's own budget.
-
-        It counts the graph's bytes, of which XLA takes as many as it does of the plain step's.
-        """
-        assert self.supplied is not None
-        fixed, plain = self.graph.fixed_bytes, self._compiled_plain
-        everything = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes
-        share = (self.supplied.budget_bytes - fixed) / max(1, everything - fixed)
-        return Allowed(plain.peak_bytes - plain.temp_bytes + int(min(1.0, share) * plain.temp_bytes))
+        return _Compilation(self)
 
     def none_fits(self, fit: CompiledFit[WaitPolicy, XlaMemory]) -> NoScheduleError:
-        """Return the error for a step whose every schedule is over the budget."""
         what = f"a training step of {self.folded.traced.loaded.name!r}"
         return none_fits(fit, what, "use a smaller batch, or add --target executor")
 
     def fitted(self, fit: CompiledFit[WaitPolicy, XlaMemory], result: SolveResult) -> XlaFitted:
-        """Return a schedule as XLA compiled it."""
         tried = plural(fit.compilations, "step")
         notes = (
             f"compiled by XLA: {tried} compiled in {fit.compile_seconds:.0f} s",
@@ -139,10 +118,9 @@ class XlaStep(TfStep, CompiledStep):
         found = measure_plain(
             self.request, self.folded, xla=XlaEmission(), report=self.report, cancelled=self.cancelled
         )
-        return dataclasses.replace(found, predicted_bytes=self._compiled_plain.peak_bytes)
+        return dataclasses.replace(found, predicted_bytes=self.plain_bytes)
 
     def measurements(self, fitted: Fitted) -> Measurements:
-        """Run the compiled step in a fresh process."""
         assert isinstance(fitted, XlaFitted)
         schedule, xla, memory = fitted.result.require_schedule(), self.emission(fitted), fitted.memory
         plain = self.plain
@@ -160,7 +138,7 @@ class XlaStep(TfStep, CompiledStep):
             measured,
             Compared(None),
             predicted_bytes=memory.peak_bytes,
-            plain_predicted_bytes=self._compiled_plain.peak_bytes,
+            plain_predicted_bytes=self.plain_bytes,
             live_bytes=memory.live_by_step(len(schedule.steps)),
         )
 
@@ -178,7 +156,6 @@ class XlaStep(TfStep, CompiledStep):
         return XlaEmission(fitted.tied, region=region if fetched else 0)
 
     def save(self, fitted: Fitted, directory: Path) -> None:
-        """Write the SavedModel, which XLA compiles at its first call."""
         save_compiled_step(self.folded, fitted.result.require_schedule(), self.emission(fitted), directory)
 
 
