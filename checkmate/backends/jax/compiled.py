@@ -23,7 +23,7 @@ class StepMemory:
 
     @property
     def fixed(self) -> int:
-        """Return the bytes that no schedule changes."""
+        """The bytes that no schedule changes."""
         return self.arguments + self.results - self.shared
 
     @property
@@ -57,7 +57,7 @@ _NAME = re.compile(r"%[\w.\-]+")
 def moved_bytes(text: str) -> int | None:
     """Return the bytes that the kernels of a compiled program read and write.
 
-    Each reads its operands whole, and writes its result. None: the text is not of the form that is known.
+    None: the text is not of the form that is known.
     """
     sizes: dict[str, int] = {}
     moved = 0
@@ -97,5 +97,4 @@ def _bytes(shape: str) -> int:
 
 
 def _element(kind: str, bits: str) -> int:
-    """Return the bytes of one element: ``bf16`` has two, ``pred`` one."""
     return max(1, int(bits) // 8) if bits else int(kind == "pred")

@@ -1,7 +1,6 @@
 """The device that JAX runs on: why it is no GPU, its name, what it gets through in a second.
 
-A GPU is looked up among the common cards (``checkmate.catalog.cards``). There an op takes the longer of two
-times: its operations, and its bytes. On other devices it takes both.
+A GPU is looked up among the common cards (``checkmate.catalog.cards``).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _UNKNOWN = "A100 40 GB"  # what a GPU is taken for that is not in the table: a c
 # imported before JAX looks for a card, JAX reads that as a version that is too old, and goes on without the
 # card. Keras imports TensorFlow for ``keras.utils.set_random_seed``, on any backend.
 def lost_gpu() -> str | None:
-    """Return a sentence if JAX could use a GPU that is there, and does not."""
+    """A sentence if JAX could use a GPU that is there, and does not."""
     wanted = jax.config.jax_platforms or ""
     chosen = wanted.startswith("cpu") or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     there = any(path.exists() for path in _CARDS) and any(find_spec(name) for name in _PLUGINS)
@@ -50,7 +49,6 @@ def lost_gpu() -> str | None:
 
 
 def device_here() -> Device:
-    """Return JAX's first device."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         return Device(processor_name(), "cpu", int(psutil.virtual_memory().total))
@@ -63,7 +61,8 @@ class Speed:
     """Operations and bytes that a device gets through in a second.
 
     ``half`` and ``matrix``: operations of products and convolutions, of floats of 16 bits and of others;
-    ``vector``: all other operations. ``together``: operations hide behind bytes, or bytes behind them.
+    ``vector``: all other operations. ``together``: an op takes the longer of two times, its operations and
+    its bytes; else it takes both.
     """
 
     half: float
@@ -96,10 +95,10 @@ def speed_of(platform: str, kind: str) -> Speed:
 
 
 def card_of(kind: str) -> Card:
-    """Return the card that a driver calls ``kind``.
+    """Return the card that a driver calls ``kind``; one that is not in the table counts as one from its
+    middle.
 
-    One that is not in the table is taken for one from its middle. A card's name is the longest whose words
-    are all there: ``NVIDIA A100-SXM4-80GB`` is an ``A100 80 GB``.
+    A card's name is the longest whose words are all there: ``NVIDIA A100-SXM4-80GB`` is an ``A100 80 GB``.
     """
     cards = {card.name: card for card in card_models()}
     words = _words(kind)

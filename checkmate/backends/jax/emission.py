@@ -22,10 +22,7 @@ _KEY_BYTES = 1024  # at most; a select copies them in no time
 
 @dataclass(frozen=True)
 class Emitted:
-    """How a schedule is put to XLA.
-
-    ``ties``: what waits; ``waiting``: by what. ``cpu``: XLA:CPU gets the help that it needs.
-    """
+    """How a schedule is put to XLA. ``ties``: what waits; ``waiting``: by what; ``cpu``: with its help."""
 
     ties: WaitPolicy
     waiting: Waiting
@@ -215,7 +212,7 @@ class _Emission:
 
 
 def _depths(fused: Sequence[Fusion]) -> list[int]:
-    """Return how many kernels have to come before each."""
+    """How many kernels have to come before each."""
     of_value: dict[int, int] = {}
     found = []
     for fusion in fused:

@@ -1,7 +1,6 @@
 """Which equations XLA will fuse: they are one op of the graph.
 
-A value inside a fusion gets no buffer. XLA decides for itself; this is a guess that comes near, and what it
-gets wrong is corrected by what the compiled step takes.
+XLA decides for itself; this is a guess that comes near, and is corrected by what the compiled step takes.
 """
 
 from __future__ import annotations
@@ -190,10 +189,7 @@ def _pooling_bytes(params: Mapping[str, Any], slope: Any, operand: Any) -> int:
 # and so does this, from the last equation to the first. Sums over a last axis are inside of what reads them,
 # as in a softmax. Other reductions that read the same value are one kernel.
 def kernels(program: Program, speed: Speed) -> tuple[Fusion, ...]:
-    """Return the program's equations as a GPU's kernels, in a valid order.
-
-    An equation may be in several.
-    """
+    """Return the program's equations as a GPU's kernels, in a valid order; an equation may be in several."""
     grouping = _Grouping(program, speed)
     for index in reversed(range(len(program.equations))):
         grouping.place(index)
@@ -212,9 +208,9 @@ def kernels(program: Program, speed: Speed) -> tuple[Fusion, ...]:
 
 @dataclass(eq=False)
 class _Group:
-    """A kernel as it grows.
+    """A kernel as it grows; ``last``:
 
-    ``last`` is the equation whose value it writes. ``seconds`` are those of its operations alone.
+    the equation whose value it writes. ``seconds``: of its operations alone.
     """
 
     last: int
@@ -248,7 +244,6 @@ class _Grouping:
         }
 
     def place(self, index: int) -> None:
-        """Put an equation into all kernels that read it, or into its own."""
         if index not in self.links.free:
             self.groups[index] = self._own(index)
             self._homes[index] = [self.groups[index]]
@@ -361,7 +356,7 @@ def _merged(program: Program, groups: list[_Group]) -> list[list[_Group]]:
 
 
 def _needs(program: Program, groups: list[_Group]) -> dict[int, set[int]]:
-    """Return after which kernels each comes, all by their last equations. Effects stay in their order."""
+    """After which kernels each comes, all by their last equations. Effects stay in their order."""
     home = {value: group.last for group in groups for value in program.equations[group.last].outputs}
     found = {group.last: {home[value] for value in group.reads if value in home} for group in groups}
     effects = sorted(group.last for group in groups if program.equations[group.last].has_effects)
@@ -397,7 +392,6 @@ def _ordered(merged: list[list[_Group]], needs: dict[int, set[int]]) -> list[lis
 
 
 def _overwrites(program: Program, root: Equation, kernel: Fusion) -> tuple[tuple[int, int], ...]:
-    """Return what a kernel writes over what it reads: scatters do."""
     if not root.name.startswith("scatter") and root.name != "dynamic_update_slice":
         return ()
     return tuple(

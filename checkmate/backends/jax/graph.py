@@ -14,11 +14,7 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 def graph_of(
     program: Program, fused: Sequence[Fusion], *, name: str, speed: Speed, fixed: dict[str, int]
 ) -> Graph:
-    """Return the graph of a program.
-
-    ``fixed`` are the bytes that the step holds whatever its schedule: arguments and results. So a result
-    takes no bytes of its own.
-    """
+    """``fixed``: bytes that the step holds whatever its schedule. So a result takes no bytes of its own."""
     builder = GraphBuilder(name)
     results = {atom for atom in program.results if isinstance(atom, int)}
     ids: dict[int, int] = {}
@@ -81,7 +77,7 @@ def _seconds(program: Program, fusion: Fusion, speed: Speed) -> float:
 
 
 def product_seconds(fusion: Fusion, speed: Speed) -> float:
-    """Return about how long a fusion's products take, whatever is moved."""
+    """About how long a fusion's products take, whatever is moved."""
     products = [each for each in fusion.equations if each.name in PRODUCTS]
     return _operation_seconds(fusion, products, speed)
 
@@ -102,14 +98,13 @@ def _operation_seconds(fusion: Fusion, equations: Iterable[Equation], speed: Spe
 
 
 def phase_of(stack: str) -> Phase:
-    """Return the phase that JAX's transformations name in a stack."""
     if "transpose(" in stack:
         return Phase.BACKWARD
     return Phase.FORWARD if "jvp(" in stack else Phase.UPDATE
 
 
 def layer_of(stack: str) -> str:
-    """Return the names of a stack without JAX's transformations.
+    """Return a stack's names without JAX's transformations:
 
     ``transpose(jvp(block/dense))`` is ``block/dense``.
     """

@@ -76,7 +76,7 @@ class Program:
         return aval_bytes(self.avals[value])
 
     def given(self, arguments: Sequence[Any]) -> dict[int, Any]:
-        """Return the values that are there before the first equation."""
+        """The values that are there before the first equation."""
         return {**dict(zip(self.arguments, arguments, strict=True)), **self.constants}
 
     def returned(self, values: Mapping[int, Any]) -> list[Any]:
@@ -84,18 +84,24 @@ class Program:
 
 
 def read(atom: Atom, values: Mapping[int, Any]) -> Any:
-    """Return the value of an operand or a result."""
     return atom.val if isinstance(atom, Literal) else values[atom]
 
 
 def aval_bytes(aval: Any) -> int:
-    """Return the bytes of an array; what is no array has none."""
+    """The bytes of an array; what is no array has none."""
     size, dtype = getattr(aval, "size", None), getattr(aval, "dtype", None)
     return 0 if size is None or dtype is None else int(size) * int(dtype.itemsize)
 
 
+def shape_of(leaf: Any) -> Any:
+    """Return the ``jax.ShapeDtypeStruct`` of an array, or of such a shape."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    found = jax.typeof(leaf)
+    return jax.ShapeDtypeStruct(found.shape, found.dtype, weak_type=found.weak_type)
+
+
 def read_program(closed: ClosedJaxpr) -> Program:
-    """Return a traced function as a program."""
     reader = _EquationReader()
     arguments = tuple(reader.new(var.aval) for var in closed.jaxpr.invars)
     results = reader.inline(closed.jaxpr, closed.consts, arguments, "")
@@ -106,8 +112,6 @@ def read_program(closed: ClosedJaxpr) -> Program:
 
 @dataclass
 class _EquationReader:
-    """Collects equations while calls are inlined."""
-
     equations: list[Equation] = field(default_factory=list)
     avals: list[Any] = field(default_factory=list)
     constants: dict[int, Any] = field(default_factory=dict)
@@ -171,7 +175,7 @@ def _body_of(equation: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]] | None:
 
 
 def _key_of(equation: JaxprEqn, inputs: Sequence[Atom]) -> Hashable | None:
-    """Return what equal equations have in common, or None if it is unknown."""
+    """What equal equations have in common; None if that is not known."""
     if equation.effects:
         return None
     atoms = tuple(atom if isinstance(atom, int) else (str(atom.aval), repr(atom.val)) for atom in inputs)
@@ -234,7 +238,7 @@ def operations(
     outputs: Iterable[Any],
     weight: Callable[[str, Any], float] = lambda name, aval: 1.0,
 ) -> float:
-    """Return about how many operations an equation takes.
+    """About how many operations an equation takes.
 
     ``weight`` says what one counts for, by the primitive and the first operand.
     """
@@ -264,7 +268,7 @@ def _counted(name: str, params: Any, ins: Sequence[Any], outs: Sequence[Any]) ->
 
 
 def bodies(params: Any) -> list[Jaxpr]:
-    """Return the functions inside an equation: loops, branches."""
+    """The functions inside an equation: loops, branches."""
     found: list[Jaxpr] = []
     for value in params.values():
         for entry in value if isinstance(value, tuple | list) else (value,):
@@ -276,7 +280,6 @@ def bodies(params: Any) -> list[Jaxpr]:
 
 
 def jaxpr_operations(jaxpr: Jaxpr, weight: Callable[[str, Any], float]) -> float:
-    """Return about how many operations one run of ``jaxpr`` takes, weighted."""
     return sum(
         operations(
             str(each.primitive.name),
@@ -290,10 +293,7 @@ def jaxpr_operations(jaxpr: Jaxpr, weight: Callable[[str, Any], float]) -> float
 
 
 def body_bytes(jaxpr: Jaxpr) -> int:
-    """Return the bytes that one run of ``jaxpr`` holds at most.
-
-    What goes in and out is not counted: it is an operand of the loop.
-    """
+    """The bytes that one run of ``jaxpr`` holds at most, beside what goes in and out."""
     last: dict[Any, int] = {}
     for index, each in enumerate(jaxpr.eqns):
         last.update((atom, index) for atom in each.invars if not hasattr(atom, "val"))

@@ -27,16 +27,16 @@ from checkmate.backends.xla_policy.pooling import Windows, can_compare, compared
 
 
 def can_anchor(value: Any) -> bool:
-    """Return whether a predicate can be computed from ``value``."""
+    """Whether a predicate can be computed from ``value``."""
     aval = jax.typeof(value)
     dtype = getattr(aval, "dtype", None)
     return dtype is not None and aval.size > 0 and not jnp.issubdtype(dtype, jax.dtypes.extended)
 
 
 def always(anchor: Any) -> Any:
-    """Return a predicate that is true whatever ``anchor`` holds.
+    """Return a predicate that is true whatever ``anchor`` holds: the element's bits, or 1, are not 0.
 
-    It is not known to be true before the first element is there: the element's bits, or 1, are not 0.
+    XLA does not know it to be true before the first element is there.
     """
     element = lax.slice(anchor, (0,) * anchor.ndim, (1,) * anchor.ndim).reshape(())
     if jnp.issubdtype(element.dtype, jnp.complexfloating):
@@ -109,7 +109,6 @@ class ForCpu:
 
 
 def stage_of(fusion: Fusion) -> Stage[int]:
-    """Return what XLA:CPU makes of a fusion."""
     names = {each.name for each in fusion.equations}
     made = {value for each in fusion.equations if each.name in ELEMENTWISE for value in each.outputs}
     return Stage(
@@ -125,8 +124,6 @@ def stage_of(fusion: Fusion) -> Stage[int]:
 
 
 class OnCpu:
-    """Helps XLA:CPU while a schedule is traced."""
-
     def __init__(self, help: ForCpu, arguments: Sequence[Any], *, gates: bool) -> None:
         self._help, self._gates, self._pin = help, gates, Pin(arguments)
         self._gate: Gate[Any] = Gate()
@@ -200,8 +197,6 @@ def pooling_slope(slope: Any, operand: Any, params: Mapping[str, Any], pin: Pin)
 
 @dataclass(frozen=True, eq=False)
 class _Comparing:
-    """``compared_slope`` as JAX's equations."""
-
     windows: Windows
     padded: Any
     slope: Any

@@ -37,10 +37,9 @@ _QUICK: dict[str, tuple[_Options, ...]] = {
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compile a schedule.
+    """``thrifty``: by XLA:CPU's scheduler for memory.
 
-    ``thrifty``: by XLA:CPU's scheduler for memory. A compiler's options are for a whole program, so such a
-    step has to be one.
+    A compiler's options are for a whole program, so such a step has to be one.
     """
 
     ties: WaitPolicy
@@ -48,7 +47,6 @@ class Way:
     thrifty: bool = False
 
     def emitted(self, platform: str) -> Emitted:
-        """Return how schedules are put to XLA in this way."""
         return Emitted(self.ties, self.waiting, cpu=platform == "cpu")
 
     @property
@@ -56,9 +54,8 @@ class Way:
         return dict(_THRIFTY) if self.thrifty else {}
 
     def trial_options(self, platform: str) -> list[_Options]:
-        """Return with what to compile only to read the memory.
-
-        What comes later is for where XLA fails with what comes before.
+        """Return with what to compile only to read the memory; later ones are for where XLA fails with the
+        first.
         """
         return [{**self.options, **quick} for quick in (*_QUICK.get(platform, ()), {})]
 
@@ -80,14 +77,14 @@ def ways_on(platform: str, *, alone: bool) -> tuple[tuple[Way, ...], ...]:
 
 
 def usual_ways(ways: Sequence[Way], platform: str) -> int:
-    """Return how many ways of a group are tried for each schedule. All are for the smallest."""
+    """How many ways of a group are tried for each schedule. All are for the smallest."""
     if platform != "cpu":
         return 1
     return 3 if all(way.thrifty for way in ways) else 2
 
 
 def near(platform: str) -> float:
-    """Return how far over the budget another way is still tried, as a factor.
+    """How far over the budget another way is still tried, as a factor.
 
     What XLA:CPU's scheduler for memory takes in one of its ways was up to 2.3 times what it takes in another.
     """
@@ -95,5 +92,5 @@ def near(platform: str) -> float:
 
 
 def holds_order(way: Way, platform: str) -> bool:
-    """Return whether the plain order may take less in such a way."""
+    """Whether the plain order may take less in such a way."""
     return platform == "cpu" and (way.thrifty or way.ties is WaitPolicy.ALL)

@@ -1,4 +1,0 @@
-"""Training steps of JAX that a request names.
-
-They are loaded, planned and compared with the plain step.
-"""

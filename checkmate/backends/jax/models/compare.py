@@ -49,11 +49,8 @@ def compare(
 ) -> Compared:
     """Run both steps from what ``arguments`` makes, and compare their results.
 
-    ``plain`` and the plan's step take flat arrays; ``closed`` is the traced step. Each may take over what it
-    is given.
-
-    Raises:
-        ProfileError: the scheduled step does not fit the device. CancelledError: the user cancelled.
+    ``plain`` and the plan's step take flat arrays, and may take over what they are given; ``closed`` is the
+    traced step. A ProfileError: the scheduled step does not fit the device.
     """
     report(Progress("verify", message="running the plain and the scheduled step"))
     flat = tuple(jax.tree.leaves(arguments()))

@@ -1,7 +1,7 @@
 """Load the training step that a request names, for JAX.
 
-With Keras on JAX it is the model's ``train_step``: a function from state and batch to logs and state. A
-``file.py:function`` may also return a step of the user's own, with an example of its arguments.
+With Keras on JAX it is the model's ``train_step``. A ``file.py:function`` may also return a step of the
+user's own, with an example of its arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from checkmate.backends.jax.device import lost_gpu
-from checkmate.backends.jax.models.shapes import shape_of, with_values
+from checkmate.backends.jax.program import shape_of
 from checkmate.errors import CheckmateError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec, random_input, random_label
 from checkmate.models.builtin import dtype_policy
@@ -51,13 +51,11 @@ class LoadedStep:
 
 
 def load_step(request: ModelRequest) -> LoadedStep:
-    """Load the step that ``request`` names.
-
-    No seed is set, and the dtype policy is put back.
+    """Load the step that ``request`` names. No seed is set, and the dtype policy is put back.
 
     Raises:
-        LoadError: the model cannot be found, read or safely opened. TraceError: it has no training step that
-        could be scheduled. UsageError: an option does not fit.
+        LoadError: the model cannot be found, read or safely opened.
+        TraceError: it has no training step that could be scheduled. UsageError: an option does not fit.
     """
     _require_options(request)
     with dtype_policy(None), redirect_stdout(sys.stderr), _compiling_little():
@@ -86,8 +84,6 @@ def _compiling_little() -> Iterator[None]:
 
 
 def _of_model(ready: ReadyModel, request: ModelRequest) -> LoadedStep:
-    """Return the step of a model whose batch is known by its inputs and loss."""
-
     def batch() -> Any:
         random = np.random.default_rng(0)
         given = zip(ready.inputs.specs, ready.inputs.vocabularies, strict=True)
@@ -195,11 +191,6 @@ def _other_batch(request: ModelRequest, what: str) -> UsageError:
 
 
 def _require_options(request: ModelRequest) -> None:
-    """Refuse what JAX cannot be asked for.
-
-    Raises:
-        UsageError: the step is for TensorFlow's executor, or for a device that JAX does not use here.
-    """
     if request.target == Target.EXECUTOR:
         raise UsageError(
             "a step of JAX is compiled by XLA, and --target executor is TensorFlow's",
@@ -231,8 +222,26 @@ def _packed(structure: Any, arrays: list[Any]) -> Any:
     return keras.tree.map_structure(lambda index: None if index < 0 else arrays[index], structure)
 
 
+def with_values(tree: Any) -> Any:
+    """Return new arrays in the structure of ``tree``: copies of its arrays.
+
+    Where it gives shapes alone, numbers are random in [0, 1), and whole numbers are 0.
+    """
+    random = np.random.default_rng(0)
+
+    def values(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            return jnp.copy(jnp.asarray(leaf))
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.split(jax.random.key(0), leaf.shape)
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            return jnp.asarray(random.random(leaf.shape, dtype=np.float32), leaf.dtype)
+        return jnp.zeros(leaf.shape, leaf.dtype)
+
+    return jax.tree.map(values, tree)
+
+
 def state_of(model: Any) -> Any:
-    """Return the state that Keras hands to a model's ``train_step``."""
     return model._get_jax_state(
         trainable_variables=True,
         non_trainable_variables=True,

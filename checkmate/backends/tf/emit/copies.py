@@ -1,8 +1,7 @@
 """Copy the ops of a traced step into another graph.
 
 A heavy op is copied when the schedule says so; its readers get the newest copy. Light and fixed ops are
-copied once, when first needed; views once per buffer that they look at. What else an emission does with a
-copy is left to the classes that derive from ``Copies``.
+copied once, when first needed; views once per buffer that they look at.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from checkmate.errors import ExportError
 
 @dataclass(frozen=True)
 class EmittedOutputs:
-    """The tensors of the emitted step; gradients are in the order of the trace.
+    """``gradients``:
 
-    ``last``: the ops that end the schedule; what must not run beside it has to wait for them.
+    in the order of the trace. ``last``: the ops that end the schedule; what must not run beside it waits for
+    them.
     """
 
     loss: tf.Tensor
@@ -177,12 +177,10 @@ class Copies:
 
 
 def let_go(graph: Any, read: tf.Operation, after: Sequence[tf.Operation], name: str) -> tf.Operation:
-    """Return an op after which only ``read``'s output holds the buffer.
+    """Return an op after which only ``read``'s output holds the buffer; it runs after the ops ``after``.
 
     The variable holds a tensor without elements until its new value is computed. Nothing reads it then: what
     reads it before is emitted first, and what reads it behind the assignment waits for that.
-
-    ``read``: the op of ``graph`` that read the variable. ``after``: what runs before it.
     """
     before = {op.name: op for op in (read, *after)}
     with (
@@ -203,7 +201,6 @@ _LONG = 256  # captured tensors of up to 128 elements are written into the funct
 # cannot free what the function holds. So the constant behind it is passed into the function as a disguised
 # argument, and the op runs when its turn comes.
 def constant_ops(structure: Structure) -> frozenset[int]:
-    """Return the indices of the ops that depend on constants alone."""
     found: set[int] = set()
     for index, op in enumerate(structure.ops):
         sources = [structure.index[source(tensor).op.name] for tensor in op.inputs]
@@ -214,10 +211,11 @@ def constant_ops(structure: Structure) -> frozenset[int]:
 
 
 def disguised_input(structure: Structure, constant: frozenset[int], index: int) -> int | None:
-    """Return which input of heavy op ``index`` to disguise.
+    """Return which input of heavy op ``index`` to disguise:
 
-    It is the first one that holds real numbers and is no heavy op's result. None where the op does not depend
-    on constants alone, or reads no such input.
+    the first real numbers that are no heavy op's result.
+
+    None where the op does not depend on constants alone, or reads no such input.
     """
     if index not in constant:
         return None
@@ -228,7 +226,6 @@ def disguised_input(structure: Structure, constant: frozenset[int], index: int) 
 
 
 def disguised_constant(structure: Structure, graph: Any, tensor: tf.Tensor) -> tf.Tensor:
-    """Return the value of a traced constant as a tensor that TensorFlow does not know to be constant."""
     value = value_of_constant(structure, tensor)
     flat = np.resize(value.ravel(), max(_LONG, value.size))
     with tf.init_scope():  # an eager tensor; one made inside the function would be a constant of it
@@ -238,7 +235,6 @@ def disguised_constant(structure: Structure, graph: Any, tensor: tf.Tensor) -> t
 
 
 def value_of_constant(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
-    """Return the value of the constant ``tensor``."""
     known: np.ndarray | None = tf.get_static_value(tensor)
     if known is not None:
         return known
@@ -283,7 +279,7 @@ def _is_shape(structure: Structure, index: int) -> bool:
 
 
 def static_shape(op: tf.Operation, number: int) -> int | list[int]:
-    """Return output ``number`` of an op of ``SHAPE_TYPES``. The shapes of its inputs are known."""
+    """Return output ``number`` of an op of ``SHAPE_TYPES``; the shapes of its inputs are known."""
     shape: list[int] = op.inputs[number].shape.as_list()
     if op.type == "Size":
         return math.prod(shape)

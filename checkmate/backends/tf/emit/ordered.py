@@ -1,11 +1,8 @@
 """Emit a schedule as a TensorFlow function that runs its ops in order.
 
-Ops are copied into the new function step by step. A recomputation gets fresh copies of its ops; a reader is
-wired to the newest copy at its place in the schedule. The first ops of each step run only after the last ops
-of the step before (control dependencies). Without that the runtime merges identical copies and starts ready
-ops as early as it can, and nothing is saved. Light ops are copied once, when first needed; views once per
-step that looks at a buffer. What a step reads of earlier steps passes gates, so that TensorFlow's passes
-merge nothing across steps.
+The first ops of each step run only after the last ops of the step before (control dependencies). Without that
+the runtime merges identical copies and starts ready ops as early as it can, and nothing is saved. What a step
+reads of earlier steps passes gates, so that TensorFlow's passes merge nothing across steps.
 """
 
 from __future__ import annotations
@@ -56,15 +53,15 @@ _AS = {1.0: tf.identity, 2.0: tf.square, 0.5: tf.sqrt, -0.5: tf.math.rsqrt, -1.0
 # no such op has a neighbour in another step, and ops of one step, which may be merged, all wait for the same.
 @dataclass(eq=False)
 class StepGates:
-    """The gates of one step of the schedule: they keep the passes from merging ops of different steps.
+    """The gates of one step of the schedule.
 
     A gate is an op of the step that hands its input's buffer on, waits for the step before, and is opaque to
     the passes: to them it is an input that could be fed with anything. ``Identity`` is no gate: TensorFlow
-    2.21 removes it, and the cycle is back. Measured on three models with all of the forward pass recomputed,
-    on a busy machine: requested bytes the same, step time -0.2, +0.9 and +1.0 %, which is within the noise.
+    2.21 removes it, and the cycle is back. On three models with all of the forward pass recomputed, gates
+    changed no requested bytes, and step times within the noise.
 
-    ``scope``: prefix of the names of its ops. ``before``: the ops that end the step before. ``made``: names
-    of the ops made in this step. ``waiting``: those of them that cannot start before ``before`` has ended.
+    ``scope``: prefix of its ops' names. ``before``: the ops that end the step before. ``made``: names of the
+    ops made in this step. ``waiting``: those of them that cannot start before ``before`` has ended.
     """
 
     graph: Any
@@ -103,10 +100,8 @@ def ordered_step(
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled step as a function of flat inputs and labels, to be traced by ``tf.function``.
 
-    ``with_gradients`` keeps every gradient to the end, for comparisons; that changes the step's memory.
-
-    Raises:
-        ExportError: (when traced) the schedule reads what it has not computed.
+    ``with_gradients`` keeps every gradient to the end, which changes the step's memory. When traced it raises
+    an ExportError where the schedule reads what it has not computed.
     """
     schedule.require_graph(folded.graph)
 
@@ -122,8 +117,6 @@ def ordered_step(
 
 @dataclass(eq=False)
 class _Emitter(Copies):
-    """Hold the state of one emission into ``graph``."""
-
     last: list[tf.Operation] = field(default_factory=list)  # the last ops of the step before
     gates: StepGates = field(init=False)  # the step being emitted
     gated: bool = True  # whether what is copied now reads earlier steps through gates
@@ -293,12 +286,10 @@ def _leaf(name: str) -> str:
 # price is that such an op is not fused with the bias and activation that follow it either. On a CPU the pass
 # does nothing, and the fusions are worth more; there no op is marked.
 def layout_is_chosen(device: Device | None) -> bool:
-    """Return whether TensorFlow chooses data formats by itself on ``device``."""
     return device is not None and device.kind == "gpu"
 
 
 def has_layout(op: tf.Operation) -> bool:
-    """Return whether the layout pass may change the data format of ``op``."""
     if _FORMAT not in op.node_def.attr:
         return False
     ranks = [tensor.shape.rank for tensor in (*op.inputs, *op.outputs)]
@@ -328,8 +319,6 @@ def exponents(structure: Structure, constant: frozenset[int]) -> dict[int, float
 def power(
     graph: Any, base: tf.Tensor, exponent: float, controls: Sequence[tf.Operation], name: str
 ) -> tf.Operation:
-    """Return the op that raises ``base`` to an exponent of ``exponents``, after ``controls``."""
-
     def made(function: Callable[..., tf.Tensor], name: str, *inputs: tf.Tensor) -> tf.Tensor:
         # TensorFlow leaves out a control edge that an input from the same context has.
         with graph.control_dependencies(None), graph.control_dependencies(list(controls)):

@@ -1,8 +1,8 @@
 """Use a schedule for another trace of the same step: from a file, from another device, at another size.
 
 The kernels of a device decide which op takes scratch space, keeps positions for its gradient or writes over
-an input. So the same step has another fingerprint on another device. Its ops and tensors are the same ones. A
-schedule is an order of these ops, so it holds there too. Only the memory it needs has to be worked out again.
+an input. So the same step has another fingerprint on another device. Its ops are the same, so an order of
+them holds there too; only its memory has to be worked out again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,10 @@ _COST_METADATA = ("profile",)  # metadata about costs, kept from the file; the r
 def for_traced_step(
     traced: Graph, graph: Graph, result: SolveResult
 ) -> tuple[Graph, SolveResult, tuple[str, ...]]:
-    """Return ``graph`` and ``result`` for the step ``traced``, with notes.
+    """Return ``graph`` and ``result`` for the step ``traced``, with notes of what changed.
 
-    The notes say what changed. Both come back as they are if ``graph`` describes that very step. If only
-    rules differ, the graph has the rules of ``traced`` and the costs of ``graph``, and the schedule has the
-    same steps; what was proved of its cost is left out.
-
-    Raises:
-        OtherStepError: the ops or their tensors differ.
+    If only rules differ, the graph has the rules of ``traced`` and the costs of ``graph``, and the schedule
+    the same steps; what was proved of its cost is left out. An OtherStepError: the ops or tensors differ.
     """
     if traced.fingerprint == step_fingerprint(graph):
         return graph, result, ()
@@ -74,7 +70,6 @@ def _computed(graph: Graph) -> tuple[Any, ...]:
 
 
 def _rules(graph: Graph, op: int) -> tuple[Any, ...]:
-    """Return how op number ``op`` uses memory. The terms do not depend on how values are numbered."""
     entry = graph.ops[op]
     sizes = sorted(graph.values[value].bytes for value in entry.outputs)
     over = sorted(graph.values[value].name for pair in entry.takes_over for value in pair)
@@ -107,7 +102,6 @@ def _other_step(traced: Graph, graph: Graph, result: SolveResult) -> OtherStepEr
 # At another size the ops are the same, one by one. How they are folded into nodes may differ: a tensor that
 # is large in one trace may be small in the other.
 def op_types(folded: FoldedStep) -> list[str]:
-    """Return the types of the traced ops, in order. The same step is recognised by them at another size."""
     return [str(op.type) for op in folded.structure.ops]
 
 
@@ -116,12 +110,9 @@ def moved_steps(
 ) -> list[int]:
     """Return the nodes of ``folded`` in the order of another trace's schedule.
 
-    ``steps``: the schedule of the other trace, which is folded into ``nodes``. ``types``: the types of that
-    trace's ops. A node runs again as often as its last op does there. What it reads and nothing has made yet
-    runs before it. So the order is valid even if the traces differ; the memory it needs is another question.
-
-    Raises:
-        TraceError: the traces are not of one step.
+    ``steps``: that schedule; ``nodes`` and ``types``: how that trace is folded, and its ops' types. A node
+    runs again as often as its last op does there. What it reads and nothing has made yet runs before it, so
+    the order is valid even if the traces differ. A TraceError: they are not of one step.
     """
     if list(types) != op_types(folded):
         raise TraceError(

@@ -1,7 +1,6 @@
-"""Load an exported training step, run it and measure it.
+"""``python reload_probe.py SAVED_MODEL BATCH.npz ANSWER.json [RUNS]``: run an exported step, and measure it.
 
-``python reload_probe.py SAVED_MODEL BATCH.npz ANSWER.json [RUNS]``. This script uses TensorFlow and the
-standard library only.
+Uses TensorFlow and the standard library only.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ _SAME, _STEADY, _MOST, _SECONDS = 4, 8, 32, 15.0  # see settled
 
 
 def settled(peaks: Sequence[int], seconds: float) -> bool:
-    """Return whether enough steps were run to know their peak.
+    """Whether enough steps were run to know their peak.
 
-    Small buffers that outlive a step, such as moving averages, come to lie between the free chunks. So a
-    later step may need more than an earlier one. It is enough after 8 steps without a new peak, 32 steps in
-    all, or 15 ``seconds``; or after 4 steps that all needed the very same bytes: such a step leaves memory as
-    it found it.
+    Small buffers that outlive a step, such as moving averages, come to lie between the free chunks, so a
+    later step may need more. It is enough after 8 steps without a new peak, 32 in all, or 15 ``seconds``; or
+    after 4 that all needed the very same bytes: such a step leaves memory as it found it.
     """
     if len(peaks) >= _SAME and len(set(peaks)) == 1:
         return True
@@ -33,7 +31,6 @@ def settled(peaks: Sequence[int], seconds: float) -> bool:
 
 
 def main(folder: str, batch_file: str, answer_file: str, runs: int = 3) -> None:
-    """Run the step ``runs`` times, then until its peak has settled, and write the answer."""
     gc.disable()  # or the import's 500,000 objects are looked at again and again
     import numpy as np
     import tensorflow as tf  # takes seconds, in which the parent may end

@@ -1,7 +1,4 @@
-"""Write the scheduled step as a SavedModel and measure it after reloading.
-
-The SavedModel needs TensorFlow alone.
-"""
+"""Write the scheduled step as a SavedModel that needs TensorFlow alone, and measure it after reloading."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ from checkmate.request import Target
 
 
 def require_no_xla(folded: FoldedStep) -> None:
-    """Raise a JitCompiledError if XLA compiles the model of a step."""
     loaded = folded.traced.loaded
     if loaded.jit_compiled:
         raise JitCompiledError(
@@ -42,15 +38,12 @@ def require_no_xla(folded: FoldedStep) -> None:
 
 
 def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
-    """Write a SavedModel whose ``train_step`` runs ``schedule``.
+    """Write a SavedModel whose ``train_step(*inputs, *labels)`` runs ``schedule`` and updates the variables
+    inside.
 
-    ``train_step(*inputs, *labels)`` updates the variables inside and returns a dictionary: ``loss`` and the
-    model's outputs by name. A step that is not Keras's own takes its tensors in their order there, and
-    returns what it returns, by name, with a ``loss`` if any of that is a number.
-
-    Raises:
-        JitCompiledError: the model is compiled by XLA.
-        ExportError: TensorFlow could not write it.
+    It returns a dictionary: ``loss`` and the model's outputs by name. A step that is not Keras's own takes
+    its tensors in their order there, and returns what it returns, by name, with a ``loss`` if any of that is
+    a number. Raises a JitCompiledError, or an ExportError where TensorFlow could not write it.
     """
     require_no_xla(folded)
     small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
@@ -61,7 +54,6 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
 def with_names(
     folded: FoldedStep, step: Callable[..., EmittedOutputs]
 ) -> Callable[..., dict[str, tf.Tensor]]:
-    """Return ``step`` with its loss and its results by name."""
     loaded, own = folded.traced.loaded, folded.traced.unplanned
     names, count = output_names(loaded.model) if own is None else own.names, len(folded.traced.predictions)
     if len(names) != count:  # a step of the user's own returns what it likes
@@ -84,12 +76,9 @@ def save_function(
     small_chunks: SmallChunks | None = None,
     compiled: bool = False,
 ) -> None:
-    """Write ``body``, a step of the model of ``folded``, as the ``train_step`` of a SavedModel.
+    """Write ``body`` as the ``train_step`` of a SavedModel; an ExportError: TensorFlow could not.
 
     ``small_chunks`` are made when it is loaded. ``compiled``: XLA compiles it where it is first called.
-
-    Raises:
-        ExportError: TensorFlow could not write it.
     """
     specs = argument_specs(folded)
     function = tf.function(body, input_signature=specs, autograph=False, jit_compile=compiled or None)
@@ -109,7 +98,7 @@ def save_function(
 
 
 def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
-    """Return the specs of inputs and labels: ``input_0`` …, ``label_0`` …, or a step's own names."""
+    """Specs named ``input_0`` …, ``label_0`` …, or by a step's own names."""
     loaded = folded.traced.loaded
     if loaded.own is not None:
         named = zip(loaded.own.names, loaded.input_specs, strict=True)
@@ -120,7 +109,7 @@ def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
 
 
 def output_names(model: Any) -> list[str]:
-    """Return one name per model output; none of them is ``loss``."""
+    """One name per model output; none of them is ``loss``."""
     count = len(model.outputs) if getattr(model, "outputs", None) else 1
     named = [str(name) for name in getattr(model, "output_names", None) or []]
     if len(named) != count or len(set(named)) != count:
@@ -139,9 +128,7 @@ def measure_reloaded(
     """Return what ``reload_probe`` found of the saved step in a process that imports TensorFlow alone.
 
     Raises:
-        StepTooLargeError: memory ran out.
-        WorkerDiedError: the process ended without an answer for another reason.
-        CancelledError: the user cancelled.
+        StepTooLargeError: memory ran out. WorkerDiedError: it ended without an answer. CancelledError.
     """
     probe = Path(__file__).with_name("reload_probe.py")
     with tempfile.TemporaryDirectory(prefix="checkmate-reload-") as folder:

@@ -1,11 +1,10 @@
 """Prepare TensorFlow's allocator for a step: chunks for its small buffers, and a region for all of it.
 
-The schedule says when each large buffer comes and goes. Small buffers (light ops) come and go when it suits
-the runtime, and some outlive the step, such as moving averages. A small buffer in the middle of a large free
-chunk splits it, and the next large buffer gets a chunk that is too large for it, or a new one. So the same
-step would need more in one run than in another. An allocator that takes the best fit first gives a small
-buffer a free chunk of just its size, if there is one. Here such chunks are made: buffers of these sizes are
-requested in turn with others that stay, and given back. What stays keeps the free chunks apart.
+Small buffers (light ops) come and go when it suits the runtime, and some outlive the step. In the middle of a
+large free chunk one splits it, and the next large buffer gets a chunk that is too large for it, or a new one.
+So the same step would need more in one run than in another. An allocator that takes the best fit first gives
+a small buffer a free chunk of just its size, if there is one. Here such chunks are made: buffers of these
+sizes are requested in turn with others that stay, and given back. What stays keeps the free chunks apart.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from checkmate.ir.schedule import Schedule
 
 
 class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignore[misc]
-    """The buffers between the chunks that are set aside, for the small buffers of ``structure``, if any.
+    """The buffers between the chunks that are set aside for the small buffers of ``structure``.
 
-    As part of a SavedModel it makes the chunks when that is loaded, and fetches a ``region`` of so many bytes
-    in one piece before the variables are restored.
+    In a SavedModel it makes the chunks when that is loaded, and fetches a ``region`` of so many bytes in one
+    piece before the variables are restored.
     """
 
     def __init__(self, structure: Structure | None, *, region: int = 0) -> None:
@@ -35,7 +34,7 @@ class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignor
         self._words = tuple(word for size in sizes for word in (size // 4, CHUNK // 4))
 
     def make(self) -> None:
-        """Make the chunks now. They are gone with this object."""
+        """Make the chunks now; they are gone with this object."""
         assert self.resource_handle is not None  # made here: inside the function it would end with it
         tf.function(self._initialize, autograph=False).get_concrete_function()()
 
@@ -100,7 +99,6 @@ def fetch_region(graph: Graph, schedule: Schedule, *, most: int | None = None) -
 
 
 def fetch_bytes(size: int) -> None:
-    """Let the CPU's allocator have a free region of ``size`` bytes; 0: none."""
     if size < _WORD:
         return
     try:

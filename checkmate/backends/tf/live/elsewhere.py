@@ -1,7 +1,6 @@
-"""Measure the peak of a step in a fresh process.
+"""Measure the peak of a step in a fresh process, where the user's own has no memory meter.
 
-A process of the user's own may have no memory meter. The step is written as a SavedModel and run from there,
-so the Python code that made it is not needed again.
+The step is run from a SavedModel, so the Python code that made it is not needed again.
 """
 
 from __future__ import annotations
@@ -36,11 +35,12 @@ _CALLS = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?/((Stateful)?Partitioned
 def measure_elsewhere(
     step: LiveStep, schedule: Schedule | None, tensors: Sequence[tf.Tensor], report: Report
 ) -> StepMeasurement | None:
-    """Measure the step in a fresh process; None where it cannot be moved.
+    """Measure the step in a fresh process:
 
-    Returned are the peak, parameters and batch included, and the scratch of the ops. ``schedule``: None for
-    the step as TensorFlow runs it by itself. The step cannot be moved if it is distributed, or holds what a
-    SavedModel cannot (lookup tables, Python functions).
+    the peak, parameters and batch included, and the scratch of the ops.
+
+    ``schedule``: None for the step as TensorFlow runs it by itself. None is returned where the step cannot be
+    moved: it is distributed, or holds what a SavedModel cannot (lookup tables, Python functions).
     """
     if step.distributed:
         return None
@@ -99,10 +99,6 @@ def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trace(rows: Mapping[str, Any]) -> StepTrace:
-    """Return the trace with the names that ops have in the emitted step.
-
-    The calls around an op are removed from its name.
-    """
     runs = tuple(OpRun(_CALLS.sub("", name), *rest) for name, *rest in rows["runs"])
     return StepTrace(runs, tuple(MemoryEvent(*event) for event in rows["memory"]))
 

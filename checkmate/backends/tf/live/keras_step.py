@@ -1,8 +1,8 @@
-"""Do the parts of ``keras.Model.train_step`` one by one.
+"""Do the parts of ``keras.Model.train_step`` one by one, for a replaced step.
 
-A replaced step needs them. ``_compile_metrics``, ``_keras_mask`` and ``_loss_tracker`` are private to Keras,
-and used here only; ``tests/tf/training/test_rematerialize.py`` compares with Keras's own step, so that a
-release that changes them is noticed.
+``_compile_metrics``, ``_keras_mask`` and ``_loss_tracker`` are private to Keras, and used here only;
+``tests/tf/training/test_rematerialize.py`` compares with Keras's own step, so that a release that changes
+them is noticed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from checkmate.models.losses import require_losses
 
 
 def require_trainable(model: Any) -> None:
-    """Raise an error unless the training step of ``model`` can be replaced.
-
-    XLA may compile it.
+    """Raise an error unless the training step of ``model`` can be replaced. XLA may compile it.
 
     Raises:
         UsageError: it is no Keras model, not compiled, runs eagerly, or Keras does not know its loss.
@@ -55,11 +53,6 @@ def require_trainable(model: Any) -> None:
 
 
 def require_graphs() -> None:
-    """Raise an error if the user has TensorFlow run functions eagerly.
-
-    Raises:
-        UsageError: it is so.
-    """
     if tf.config.functions_run_eagerly():
         raise UsageError(
             "TensorFlow runs every function eagerly here, and only a traced step can be scheduled",
@@ -68,7 +61,6 @@ def require_graphs() -> None:
 
 
 def _instead_of(given: Any) -> str:
-    """Return what to do where a model was wanted, and ``given`` is none."""
     if isinstance(given, str | os.PathLike):
         return "load it first: keras.models.load_model(path)"
     if isinstance(given, type) or not callable(given):
@@ -77,21 +69,15 @@ def _instead_of(given: Any) -> str:
 
 
 def has_own_step(model: Any) -> bool:
-    """Return whether ``model`` brings a ``train_step`` of its own along."""
     return getattr(model.train_step, "__func__", None) is not keras.Model.train_step
 
 
 def own_step_is_compiled(model: Any) -> bool:
-    """Return whether ``model`` has a step that XLA compiles as a whole."""
+    """Whether ``model`` has a step that XLA compiles as a whole."""
     return has_own_step(model) and private.is_jit_compiled(model.train_step)
 
 
 def require_keras_step(model: Any) -> None:
-    """Raise an error if the step of ``model`` is not Keras's.
-
-    Raises:
-        TraceError: it has a ``train_step`` of its own.
-    """
     if has_own_step(model):
         raise TraceError(
             f"the model {model.name!r} has a train_step of its own, so there is no bare step of Keras's",
@@ -101,7 +87,7 @@ def require_keras_step(model: Any) -> None:
 
 
 def chosen_by_keras() -> bool:
-    """Return whether jit_compile may be Keras's own choice.
+    """Whether jit_compile may be Keras's own choice.
 
     ``auto`` means XLA where there is an accelerator, and nothing tells it from the user's choice.
     """
@@ -111,8 +97,7 @@ def chosen_by_keras() -> bool:
 def build(model: Any, layout: BatchLayout) -> None:
     """Create the weights and the optimizer's slots, if they do not exist yet.
 
-    Raises:
-        TraceError: there is nothing to train.
+    A TraceError: there is nothing to train.
     """
     if not model.built or any(not layer.built for layer in model.layers):
         symbols = [keras.KerasTensor(tuple(spec.shape), spec.dtype.name) for spec in layout.specs]
@@ -129,10 +114,7 @@ def build(model: Any, layout: BatchLayout) -> None:
 
 
 def total_loss(model: Any, x: Any, y: Any, predictions: Any, weights: Any) -> tf.Tensor:
-    """Return the loss with the model's own additions.
-
-    It works for each signature that ``compute_loss`` may have.
-    """
+    """Return the loss with the model's own additions, for each signature that ``compute_loss`` may have."""
     arguments = {"x": x, "y": y, "y_pred": predictions, "sample_weight": weights}
     if "training" in inspect.signature(model.compute_loss).parameters:
         arguments["training"] = True
@@ -142,10 +124,7 @@ def total_loss(model: Any, x: Any, y: Any, predictions: Any, weights: Any) -> tf
 def update_metrics(
     model: Any, x: Any, y: Any, predictions: Any, weights: Any, loss: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Update the running mean of the loss and the metrics, as Keras does.
-
-    Returns the results of the metrics by name.
-    """
+    """Update the running mean of the loss and the metrics, as Keras does; return the results by name."""
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     _build_metrics(model, y, predictions)
     first = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)
@@ -157,22 +136,13 @@ def update_metrics(
 
 
 def logs_of(model: Any, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
-    """Update the metrics after a step without them; return their results.
-
-    ``found``: the loss and the predictions that the step gave.
-    """
+    """Update the metrics after a step without them; ``found``: the loss and the predictions that it gave."""
     loss, predictions = found
     x, y, weights = layout.pack(tensors)
     return update_metrics(model, x, y, predictions, weights, loss)
 
 
 def _build_metrics(model: Any, y: Any, predictions: Any) -> None:
-    """Create the variables of the metrics, outside of the present trace.
-
-    TensorFlow traces a function twice that creates variables, and of a scheduled step that takes seconds.
-    Those of a strategy are created as it needs them, and a model that computes its metrics in its own way may
-    give them something else than its predictions.
-    """
     metrics = getattr(model, "_compile_metrics", None)
     usual = getattr(model.compute_metrics, "__func__", None) is keras.Model.compute_metrics
     if usual and metrics is not None and not metrics.built and not tf.distribute.has_strategy():
@@ -181,14 +151,10 @@ def _build_metrics(model: Any, y: Any, predictions: Any) -> None:
 
 
 def masks_of(predictions: Sequence[tf.Tensor]) -> dict[int, tf.Tensor]:
-    """Return per prediction the mask that its layer attached.
-
-    Keys are the numbers of the predictions. Losses and metrics read the masks.
-    """
+    """Return the masks that layers attached, by the numbers of the predictions."""
     found = ((i, getattr(tensor, "_keras_mask", None)) for i, tensor in enumerate(predictions))
     return {i: mask for i, mask in found if mask is not None}
 
 
 def attach_mask(prediction: tf.Tensor, mask: tf.Tensor) -> None:
-    """Attach ``mask`` to ``prediction``, so that ``masks_of`` finds it."""
     prediction._keras_mask = mask

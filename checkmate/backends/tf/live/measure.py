@@ -1,7 +1,7 @@
-"""Run a step on a real batch in the user's process, and measure it.
+"""Run a step on a real batch in the user's process, and measure it; the model is left as it was.
 
-The model is left as it was. The peak is read off the allocator's events in TensorFlow's profile, so the
-user's own memory statistics are not reset.
+The peak is read off the allocator's events in TensorFlow's profile, so the user's own memory statistics are
+not reset.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ _RUNS_FOR_COSTS, _LEAST_FOR_COSTS, _SETTLED = 6, 4, 0.01
 
 
 class OutOfMemoryError(ProfileError):
-    """Say that the device's memory was not enough for the step."""
+    pass
 
 
 class PeakSource(Enum):
-    """Name how a peak is known.
+    """How a peak is known: by whose meter, or predicted from what the ops request.
 
-    It is read on this process's meter, on a fresh process's meter, or predicted from what the ops request. It
-    is not known where the device's memory was exhausted before.
+    It is not known where the device's memory was exhausted before.
     """
 
     HERE = "measured"
@@ -53,15 +52,14 @@ class PeakSource(Enum):
 
 @dataclass(frozen=True, eq=False)
 class StepMeasurement:
-    """Hold what was measured of a step.
+    """What was measured of a step.
 
     ``peak_bytes``: the most that the device's allocator held during any run; 0 where it shows nothing (small
-    tensors).
-    ``least_bytes``: the lowest peak of a warm run. ``held_bytes``: what it held before the step.
+    tensors). ``least_bytes``: the lowest peak of a warm run. ``held_bytes``: what it held before the step.
     ``constant_bytes``: what the step's function goes on holding between its runs. ``node_seconds``: per op of
     the graph, the least of the warm runs; empty for a step that is not scheduled. ``workspace``: op → bytes
     of scratch that the graph does not know of. ``reserves``: value → bytes, of those whose size no shape
-    tells. ``pieces``: op → the requests that its scratch is made of. ``source``: how the peak is known.
+    tells. ``pieces``: op → the requests that its scratch is made of.
     """
 
     peak_bytes: int
@@ -82,10 +80,9 @@ def measure_scheduled(
     costs: bool = True,
     within: int | None = None,
 ) -> StepMeasurement:
-    """Run the scheduled step a few times, and put every variable back.
+    """Run the scheduled step on a batch a few times, and put every variable back.
 
-    ``tensors``: the batch. ``costs``: the seconds and the scratch of its ops are wanted. Else a peak over
-    ``within`` bytes ends it.
+    ``costs``: the seconds and the scratch of its ops are wanted. Else a peak over ``within`` bytes ends it.
 
     Raises:
         OutOfMemoryError: the device's memory is not enough.
@@ -161,8 +158,7 @@ class _Costs:
 def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasurement:
     """Run the step as TensorFlow does by itself, and put every variable back.
 
-    Raises:
-        ProfileError: the step could not be run (it may not fit), or not be profiled.
+    A ProfileError: the step could not be run (it may not fit), or not be profiled.
     """
     return _measured(_traces(step, lambda _: step.plain(), tensors, _PlainPeaks()), ())
 
@@ -214,7 +210,6 @@ def _traces(
 
 
 def _wait(tensor: tf.Tensor) -> None:
-    """Wait until ``tensor`` is computed, and keep nothing of it."""
     if tensor.shape.rank == 0:
         tensor.numpy()
 
@@ -233,7 +228,6 @@ def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> StepMe
 
 
 def _before(trace: StepTrace) -> int:
-    """Return what the allocator held before the first request of a run."""
     first = trace.memory[0]
     return max(0, first.in_use - first.allocated_bytes)
 

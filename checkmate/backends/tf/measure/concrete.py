@@ -22,7 +22,6 @@ _T = TypeVar("_T")
 
 
 def schedule_of(folded: FoldedStep, steps: Sequence[int] | None) -> Schedule:
-    """Return the schedule of ``steps``; None: of the plain step."""
     return Schedule.plain(folded.graph) if steps is None else Schedule.of(folded.graph, list(steps))
 
 
@@ -33,10 +32,10 @@ def step_body(
     with_gradients: bool = False,
     xla: XlaEmission | None = None,
 ) -> Callable[..., Any]:
-    """Return the step as a Python function to be traced.
+    """Return the plain step (``steps`` None) or the scheduled one as a Python function to be traced.
 
-    It is the plain step (``steps`` None) or the scheduled one. The function returns (loss, predictions,
-    gradients); no gradients unless asked for. ``xla``: as for ``compiled_step``.
+    It returns (loss, predictions, gradients); no gradients unless asked for. ``xla``: how it is emitted for
+    XLA; None: it is for the executor.
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
@@ -70,11 +69,7 @@ def compiled_step(
     with_gradients: bool = False,
     xla: XlaEmission | None = None,
 ) -> Any:
-    """Return the step as a concrete function of inputs and labels.
-
-    It returns what the one of ``step_body`` does. ``xla``: how it is emitted for XLA; None: it is for the
-    executor.
-    """
+    """Return the ``step_body`` as a concrete function of inputs and labels."""
     loaded = folded.traced.loaded
     if steps is None and with_gradients and xla is None and loaded.own is None:
         return folded.traced.as_traced
@@ -85,10 +80,9 @@ def compiled_step(
 
 
 def compiled_memory(folded: FoldedStep, steps: list[int] | None, xla: XlaEmission) -> StepCompilation:
-    """Compile the plain step (``steps`` None) or a scheduled one; run nothing.
+    """Compile the plain step (``steps`` None) or a scheduled one, and run nothing.
 
-    Raises:
-        NotCompiledError: XLA cannot compile it.
+    A NotCompiledError: XLA cannot compile it.
     """
     loaded = folded.traced.loaded
     return compile_step(step_body(folded, steps, xla=xla), [*loaded.input_specs, *loaded.label_specs])
@@ -98,8 +92,8 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
     """Run ``function`` once.
 
     Raises:
-        CycleError: TensorFlow's passes merged ops across the emitted order.
-        StepTooLargeError: memory ran out.
+        CycleError: TensorFlow's passes merged ops across the emitted order. StepTooLargeError: memory ran
+        out.
         CheckmateError: the step failed to run.
     """
     try:
@@ -118,11 +112,10 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
 
 
 def run_deterministically(kind: str, made: Callable[[], Callable[[], _T]]) -> tuple[_T, str]:
-    """Call what ``made`` returns with deterministic kernels.
+    """Call what ``made`` returns with deterministic kernels; return its result and "".
 
-    Return its result and "". If an op has no deterministic kernel, make it again and call it without; return
-    its result and a note. ``kind``: of the device; a CPU's kernels need no switch. Only ``made`` traces steps
-    (``deterministic``).
+    If an op has no deterministic kernel, make it again and call it without; return its result and a note.
+    ``kind``: of the device. Only ``made`` traces steps (``deterministic``).
     """
     run = made()
     try:

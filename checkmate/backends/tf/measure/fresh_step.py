@@ -19,12 +19,12 @@ class FreshMeasurement:
     """One step measured in a fresh process.
 
     ``peaks``: of each metered run; ``first_peak_bytes`` and ``peak_bytes``: the first and the largest of
-    them. ``requested_peak_bytes``: traced, with the ``fixed_bytes`` of its graph, whose ``fingerprint`` is
-    given. ``seconds``: median, warm. ``loss``: of the first run; None where a step of the user's own returns
-    none. ``history``: (handle, bytes) pairs as ``checkmate.memory.bfc.Request``. ``load``: cores that other
-    programs took during the timed runs, of ``cores``. ``curve``: requested bytes for each step of the
-    schedule; empty for the plain step. ``settings``: ``DeviceSettings.facts``. ``compared``: what ``compare``
-    found in the same process; None where it was not compared there.
+    them. ``requested_peak_bytes``: traced, with the ``fixed_bytes`` of its graph. ``seconds``: median, warm.
+    ``loss``: of the first run; None where a step of the user's own returns none. ``history``: (handle, bytes)
+    pairs as ``checkmate.memory.bfc.Request``. ``load``: cores that other programs took during the timed runs,
+    of ``cores``. ``curve``: requested bytes for each step of the schedule; empty for the plain step.
+    ``settings``: ``DeviceSettings.facts``. ``compared``: what ``compare`` found in the same process; None
+    where it was not compared there.
     """
 
     first_peak_bytes: int
@@ -61,13 +61,11 @@ def measure_fresh(
 
     ``region``: bytes that a CPU's allocator fetches in one piece before anything else. ``history``: also
     record what the allocator was then asked for before the first step, without what is set aside for a
-    scheduled one. ``xla``: how it is emitted for XLA; None: it is for the executor. ``compare_within``: a
-    scheduled step that shows at most so many bytes is compared with the plain one afterwards, if there is
-    room; None: it is not.
+    scheduled one. ``xla``: as for ``step_body``. ``compare_within``: a scheduled step that shows at most so
+    many bytes is compared with the plain one afterwards, if there is room; None: it is not.
 
     Raises:
-        StepTooLargeError: the step has no room in the device's memory.
-        WorkerDiedError, CycleError, CheckmateError: as in ``run_task``.
+        StepTooLargeError: the step has no room in the device's memory. Others as in ``run_task``.
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {
@@ -100,8 +98,8 @@ def compare_fresh(
     """Compare the scheduled step with the plain one in fresh processes.
 
     Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels; compiled
-    where the step is for XLA). ``what``: is compared, in words. ``where``: added to the messages, such as
-    ``" at batch 8"``. ``usual``: where that is known.
+    where the step is for XLA). ``what`` is compared, in words. ``where``: added to the messages, such as ``"
+    at batch 8"``. ``usual``: where that is known.
 
     Raises:
         StepTooLargeError: the plain step does not fit. Others as in ``run_task``.

@@ -1,7 +1,7 @@
 """Measure a training step in this process: peak, time, loss and gradients.
 
-The peak is read on the allocator's meter. Call this in a fresh process (``backends.tf.tasks``), because what
-ran before changes where the allocator puts things.
+What ran before changes where the allocator puts things, so this is for fresh processes
+(``backends.tf.tasks``).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def measure_and_compare(task: Mapping[str, Any], report: Report) -> Iterator[dic
 
 @dataclass(frozen=True, eq=False)
 class _ReadyStep:
-    """A compiled step and a batch for it. ``kind``: of its device. ``history``: as ``measure`` returns it."""
+    """``kind``: of its device. ``history``: as ``measure`` returns it."""
 
     folded: FoldedStep
     function: Any
@@ -150,7 +150,6 @@ def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metered_runs(step: _ReadyStep, runs: int, *, settle: bool) -> dict[str, Any]:
-    """Run ``step`` some times on the meter; if ``settle``, until its peak has settled."""
     meter = f"{step.kind.upper()}:0"
     peaks: list[int] = []
     seconds: list[float] = []
@@ -212,8 +211,8 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
     gradients together may be apart by the order of sums.
 
     Raises:
-        StepTooLargeError: the plain step has no room, or ran out of it.
-        TraceError: the steps are of another step.
+        StepTooLargeError: the plain step has no room, or ran out of it. TraceError: the steps are of another
+        step.
     """
     return compare_each(task, [task["steps"]])[0]
 
@@ -299,26 +298,20 @@ def _outcome_of_steps(
 
 
 def sum_rounding(ops: Iterable[tf.Operation]) -> float:
-    """Return how much all gradients together may differ by rounding.
+    """Return how much all gradients together may differ by rounding, relatively; 0.0: nothing.
 
-    The difference is relative; 0.0: nothing. Each op computes the same, but ``AddN`` begins with the first
-    input whose memory it can take over (``forward_input_or_allocate_output`` in TensorFlow's
-    aggregate_ops.cc). So three terms or more are added in an order that depends on what else is still in
-    memory.
+    Each op computes the same, but ``AddN`` begins with the first input whose memory it can take over
+    (``forward_input_or_allocate_output`` in TensorFlow's aggregate_ops.cc). So three terms or more are added
+    in an order that depends on what else is still in memory.
     """
     found = {op.outputs[0].dtype for op in ops if op.type == "AddN" and len(op.inputs) > 2}
     return max((_ROUNDING[dtype] for dtype in found if dtype in _ROUNDING), default=0.0)
 
 
 def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Compile the step of a task for the device that it names.
+    """Compile the step of a task (``request``, ``steps``, ``xla``) for the device that it names.
 
-    ``task``: ``request``, ``steps``, ``xla``, as for ``backends.tf.measure.step.measure``. Returns the
-    bytes of ``arguments``, ``outputs`` and ``temp``, the ``curve`` with its ``steps`` as ``XlaMemory`` has
-    them, and ``seconds``.
-
-    Raises:
-        NotCompiledError: XLA cannot compile it.
+    Returns the fields of ``XlaMemory`` and ``seconds``. A NotCompiledError: XLA cannot compile it.
     """
     folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     made = compiled_memory(folded, task["steps"], emission_of(task) or XlaEmission())
@@ -334,11 +327,10 @@ def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    """Return the most bytes requested at once while each of ``steps`` ran.
+    """Return the most bytes requested at once while each of ``steps`` ran, the step's fixed bytes included.
 
-    The step's fixed bytes are included. The allocator's events in ``trace`` tell them. An event belongs to
-    the step whose op began last, because steps run one after the other. Only what reaches the device's own
-    allocator is seen.
+    An event of ``trace`` belongs to the step whose op began last, because steps run one after the other. Only
+    what reaches the device's own allocator is seen.
     """
     if folded.graph.device_kind != "cpu":
         return [folded.graph.fixed_bytes + most for most in _by_name(folded, trace, steps)]

@@ -1,8 +1,7 @@
 """Compile a step with XLA, run nothing, and read its memory; save it.
 
-XLA assigns every buffer while it compiles. Its ``HloProto`` holds the assignment: parameters, results, one
-block for temporaries, and a trace of what lives in that block when. So the bytes are exact before the first
-step. Only scratch that a library takes while it runs is not in it.
+XLA assigns every buffer while it compiles, and its ``HloProto`` holds the assignment, so the bytes are exact
+before the first step. Only scratch that a library takes while it runs is not in it.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _STEP = re.compile(r"(?:^|/)step(\d+)/")  # as ``checkmate.backends.tf.xla.tied`
 
 @dataclass(frozen=True, eq=False)
 class XlaMemory:
-    """Hold the bytes of a compiled step.
+    """The bytes of a compiled step.
 
-    ``argument_bytes``: parameters, optimizer and the batch. ``output_bytes``: results that get buffers of
-    their own; an updated variable is written in place. ``temp_bytes``: the block for everything between.
-    ``curve``: int64, the live bytes of that block after each allocation and release, in XLA's order. Its
-    largest is at most ``temp_bytes``; the rest is lost between buffers. ``steps``: int64, for each of those
-    the step of the schedule that makes the buffer; -1 where none does, and at a release.
+    ``argument_bytes``: parameters, optimizer and the batch. ``output_bytes``: results with buffers of their
+    own; an updated variable is written in place. ``temp_bytes``: the block for everything between. ``curve``:
+    int64, the live bytes of that block after each allocation and release, in XLA's order; at most
+    ``temp_bytes``, the rest is lost between buffers. ``steps``: int64, for each of those the step of the
+    schedule that makes the buffer; -1 where none does, and at a release.
     """
 
     argument_bytes: int
@@ -54,12 +53,12 @@ class XlaMemory:
         return self.argument_bytes + self.output_bytes + self.temp_bytes
 
     def live_by_step(self, count: int) -> tuple[int, ...]:
-        """Return the most bytes held as each of ``count`` steps makes buffers.
+        """Return the most bytes held as each of ``count`` steps makes buffers, arguments and results
+        included.
 
-        Arguments and results are included. A buffer of no step is the last step's that made one. A step whose
-        values are fused into others has the bytes of the step before it. XLA orders what is not tied by
-        itself, so neighbours need not follow each other. Empty where XLA told nothing of the schedule's
-        steps.
+        A buffer of no step is the last step's that made one. A step whose values are fused into others has
+        the bytes of the step before it. XLA orders what is not tied by itself, so neighbours need not follow
+        each other. Empty where XLA told nothing of the schedule's steps.
         """
         known = (self.steps >= 0) & (self.steps < count)
         if not known.any():
@@ -79,7 +78,7 @@ class XlaMemory:
 
 
 def read_memory(serialized: bytes) -> XlaMemory:
-    """Return the memory in a serialized ``HloProto``; a ProfileError: it holds no assignment of buffers."""
+    """Read a serialized ``HloProto``; a ProfileError: it holds no assignment of buffers."""
     proto = hlo_pb2.HloProto()
     proto.ParseFromString(serialized)
     assignment = proto.buffer_assignment
@@ -152,18 +151,12 @@ def _step_of_buffers(proto: Any) -> dict[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class StepCompilation:
-    """Hold what XLA said of a step: its memory, and how long compiling took."""
-
     memory: XlaMemory
     seconds: float
 
 
 def compile_step(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> StepCompilation:
-    """Compile ``body`` for tensors like ``specs``, and run nothing.
-
-    Raises:
-        NotCompiledError: XLA cannot compile it.
-    """
+    """Compile ``body`` for tensors like ``specs``, and run nothing; a NotCompiledError: XLA cannot."""
     started = time.perf_counter()
     function = tf.function(body, autograph=False, jit_compile=True)
     try:
@@ -177,13 +170,9 @@ def compile_step(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> St
 
 
 def save_compiled_step(folded: FoldedStep, schedule: Schedule, xla: XlaEmission, directory: Path) -> None:
-    """Write a SavedModel whose ``train_step`` runs ``schedule`` under XLA.
+    """Write a SavedModel whose ``train_step`` runs ``schedule``; XLA compiles it at its first call.
 
-    It takes and returns what the one of ``backends.tf.emit.saved_model.save_step`` does. XLA compiles it at
-    its first call.
-
-    Raises:
-        ExportError: TensorFlow could not write it.
+    It takes and returns what the one of ``save_step`` does. An ExportError: TensorFlow could not write it.
     """
     body = with_names(folded, tied_step(folded, schedule, tied=xla.tied))
     chunks = SmallChunks(None, region=xla.region)

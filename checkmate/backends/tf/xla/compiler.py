@@ -1,7 +1,6 @@
-"""How XLA compiles the schedules of a TensorFlow step.
+"""How XLA compiles the schedules of a TensorFlow step; none is run.
 
-XLA's bytes are not the graph's: it fuses ops, whose values then need no memory, and it orders what is not
-tied. No step is run for that.
+XLA's bytes are not the graph's: it fuses ops, whose values then need no memory, and orders what is not tied.
 """
 
 from __future__ import annotations
@@ -24,49 +23,37 @@ _HOLDING = 0.1  # of the step: where all steps wait it took 3 to 15 % more, what
 
 
 class XlaCompilation(Compilation[WaitPolicy, XlaMemory]):
-    """A TensorFlow step that XLA compiles."""
-
     @property
     @abstractmethod
     def loose(self) -> Graph | None:
-        """Return the graph, where its ops count less scratch; None: there is no less."""
+        """The graph where its ops count less scratch; None: there is no less."""
 
     @abstractmethod
     def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
-        """Compile the plain step (None) or a scheduled one, and run nothing.
-
-        Raises:
-            NotCompiledError: XLA cannot compile it.
-        """
+        """Compile the plain step (None) or a scheduled one; a NotCompiledError: XLA cannot."""
 
     @cached_property
     def plain(self) -> StepCompilation:
-        """The plain step, compiled."""
         return self.compiled(None)
 
     @property
     def plain_seconds(self) -> float:
-        """Return how long compiling the plain step took."""
         return self.plain.seconds
 
     @property
     def plain_bytes(self) -> int:
-        """Return what arguments, results and temporaries of the plain step take together."""
         return self.plain.memory.peak_bytes
 
     @property
     def fixed_bytes(self) -> int:
-        """Return what arguments and results take."""
         return self.plain.memory.peak_bytes - self.plain.memory.temp_bytes
 
     @cached_property
     def compilers(self) -> Sequence[Compiler[WaitPolicy, XlaMemory]]:
-        """One group: with ties of recomputations, and of all steps."""
         return (_XlaCompiler(self, self.graph),)
 
     @property
     def last_resort(self) -> Sequence[Compiler[WaitPolicy, XlaMemory]]:
-        """Return the same ways for the graph that counts less."""
         return () if self.loose is None else (_XlaCompiler(self, self.loose),)
 
 
@@ -92,10 +79,7 @@ class _XlaCompiler(Compiler[WaitPolicy, XlaMemory]):
 
 
 def none_fits(fit: CompiledFit[WaitPolicy, XlaMemory], what: str, further: str) -> NoScheduleError:
-    """Return the error for a step whose every schedule is over the budget.
-
-    ``what``: the step, in words. ``further``: what to do beside raising the budget.
-    """
+    """``what``: the step, in words. ``further``: what to do beside raising the budget."""
     return NoScheduleError(
         f"no schedule was found with which XLA keeps {what} within {format_bytes(fit.budget_bytes)}: the "
         f"least that was compiled takes {format_bytes(fit.whole_bytes)}",

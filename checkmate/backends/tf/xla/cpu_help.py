@@ -1,8 +1,8 @@
 """Selects and conditionals by which XLA keeps a schedule, as ops of TensorFlow.
 
 XLA cannot merge an op with an earlier one if its input is a *select* on a predicate that it does not know.
-The predicate is computed from a value of the step before. It is always true, and the select is always its
-first operand, bit by bit. The select fuses into the op that reads it.
+The predicate is computed from a value of the step before, and is always true. The select fuses into the op
+that reads it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ _TIED = frozenset(
 
 
 def can_be_tied(tensor: tf.Tensor) -> bool:
-    """Return whether a select can hand ``tensor`` on."""
     return tensor.dtype in _TIED and tensor.shape.is_fully_defined() and tensor.shape.num_elements() > 0
 
 
 def tensor_bytes(tensor: tf.Tensor) -> int:
-    """Return the size of a tensor; 0 where its shape is open."""
+    """0 where the shape is open."""
     return int(tensor.shape.num_elements() * tensor.dtype.size) if tensor.shape.is_fully_defined() else 0
 
 
@@ -127,7 +126,6 @@ def help_for(folded: FoldedStep, steps: Sequence[int], tied: WaitPolicy, *, comp
 
 
 def stages_of(folded: FoldedStep) -> list[Stage[int]]:
-    """Return what XLA:CPU makes of each node of the graph."""
     found = []
     for op, members in zip(folded.graph.ops, folded.nodes, strict=True):
         inside = [folded.structure.ops[member] for member in members]
@@ -166,7 +164,6 @@ def instead_of(op: tf.Operation, inputs: Sequence[tf.Tensor], ties: Ties, scope:
 
 
 def can_add_late(op: tf.Operation) -> bool:
-    """Return whether ``op`` adds rows to zeros whose shape is known."""
     return bool(
         op.type == "UnsortedSegmentSum"
         and op.outputs[0].shape.is_fully_defined()
@@ -179,20 +176,14 @@ def can_add_late(op: tf.Operation) -> bool:
 # Slopes are added to zeros, one row for each word. The zeros are a constant, which XLA:CPU makes first of
 # all and holds until the end. Made from a slope they are not known before it is.
 def added_late(ties: Ties, made: tf.TensorShape, slopes: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Return what ``UnsortedSegmentSum`` gives, of the shape ``made``.
-
-    Rows that are not there are left out, as it does.
-    """
+    """Return what ``UnsortedSegmentSum`` gives; rows that are not there are left out."""
     one = tf.ones((), slopes.dtype)
     zero = tf.where(ties.always(slopes), tf.zeros_like(one), one)  # XLA does not know that it is 0
     return tf.tensor_scatter_nd_add(tf.fill(made, zero), rows[..., tf.newaxis], slopes)
 
 
 def windows_of(op: tf.Operation) -> Windows | None:
-    """Return the windows of a pooling's gradient.
-
-    None: it is none of images, or its windows are too large to be compared.
-    """
+    """None: it is no gradient of pooled images, or its windows are too large to be compared."""
     if op.type != "MaxPoolGrad" or not all(tensor.shape.is_fully_defined() for tensor in op.inputs):
         return None
     size, strides = tuple(op.get_attr("ksize")), tuple(op.get_attr("strides"))
@@ -219,8 +210,6 @@ def pooling_slope(
 
 @dataclass(frozen=True, eq=False)
 class _Comparing:
-    """``compared_slope`` in ops of TensorFlow."""
-
     windows: Windows
     padded: tf.Tensor
     slope: tf.Tensor

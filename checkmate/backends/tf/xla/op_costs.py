@@ -58,43 +58,40 @@ _HEAVY = {
 
 
 def is_product(op: tf.Operation) -> bool:
-    """Return whether ``op`` multiplies matrices or convolves."""
     return bool(op.type.startswith(_PRODUCTS))
 
 
 def is_sum(op: tf.Operation) -> bool:
-    """Return whether ``op`` adds up what it reads."""
     return op.type in _SUMS
 
 
 def is_filter_slope(op: tf.Operation) -> bool:
-    """Return whether ``op`` is a convolution's gradient by its filter.
+    """A convolution's gradient by its filter:
 
-    It reads what was convolved, and as its third operand the slope.
+    it reads what was convolved, and as its third operand the slope.
     """
     return op.type in _FILTER_SLOPES
 
 
 def is_cheap(op: tf.Operation) -> bool:
-    """Return whether XLA:CPU computes ``op`` again in each of its readers."""
+    """Whether XLA:CPU computes ``op`` again in each of its readers."""
     return op.type in _COMPARED or (op.type in ELEMENTWISE_TYPES and op.type not in _DEAR)
 
 
 def makes_less(op: tf.Operation) -> bool:
-    """Return whether ``op`` makes smaller elements of large ones."""
+    """Whether ``op`` makes smaller elements of large ones."""
     return op.type in _COMPARED
 
 
 def is_known_early(op: tf.Operation, number: int) -> bool:
-    """Return whether XLA has to know an input of ``op`` when it compiles."""
+    """Whether XLA has to know an input of ``op`` when it compiles."""
     return number in _KNOWN.get(op.type, ())
 
 
 def costs_for_xla(folded: FoldedStep) -> Graph:
-    """Return the graph with estimated costs under XLA.
+    """Return the graph with estimated costs under XLA, in 2³⁰ operations of a product.
 
-    The unit is 2³⁰ operations of a product. What XLA fuses is not known before it compiles, so an op's bytes
-    count as if they were read and written.
+    What XLA fuses is not known before it compiles, so an op's bytes count as if they were read and written.
     """
     graph, structure = folded.graph, folded.structure
     ops = tuple(
@@ -112,7 +109,7 @@ def costs_for_xla(folded: FoldedStep) -> Graph:
 
 
 def _operations(op: tf.Operation) -> float:
-    """Return how many operations of a product take as long as ``op``'s."""
+    """How many operations of a product take as long as ``op``'s."""
     counted = operations(op)
     if is_product(op) or is_loop(op):
         return counted

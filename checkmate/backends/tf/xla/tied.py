@@ -1,13 +1,12 @@
 """Emit a schedule as a TensorFlow function for XLA to compile.
 
-XLA orders the ops of a step itself, by their data alone. So there are no control edges; recomputations are
-*tied* (``backends.tf.xla.cpu_help``): they read through a select that waits for a value of the steps before
-them. That is the value with the longest path of computation behind it: what is computed early would hold
-nothing back. A recomputation that reads one of the same run waits by that already. A select of its own keeps
-XLA from fusing the two: a dense network's smallest schedule takes 25 MiB without, and 40 with it. But an
-MLP-Mixer's took 17 MiB without, and 13 with it, where XLA would run ahead. So both are tried. What runs once
-is left to XLA, unless all steps are tied. Light ops are copied once, when first needed; views once per buffer
-that they look at.
+XLA orders the ops of a step by their data alone. So there are no control edges; recomputations are *tied*:
+they read through a select that waits for a value of the steps before them. That is the value with the longest
+path of computation behind it: what is computed early would hold nothing back. A recomputation that reads one
+of the same run waits by that already, and a select of its own keeps XLA from fusing the two: a dense
+network's smallest schedule takes 25 MiB without, and 40 with it. But an MLP-Mixer's took 17 MiB without, and
+13 with it, where XLA would run ahead. So both are tried. What runs once is left to XLA, unless all steps are
+tied.
 """
 
 from __future__ import annotations
@@ -88,16 +87,14 @@ def tied_step(
     tied: WaitPolicy = WaitPolicy.RUNS,
     compiled: bool = True,
 ) -> Callable[..., EmittedOutputs]:
-    """Return the scheduled training step as a Python function for XLA.
+    """Return the scheduled step as a function of flat inputs and labels, for
+    ``tf.function(jit_compile=True)``.
 
-    It takes flat inputs and labels, and is to be traced by ``tf.function`` with ``jit_compile=True``.
-    ``with_gradients`` returns every gradient, for comparisons. Where nothing is ``tied`` XLA merges
-    what is recomputed; that is for measurements of what ties do. What recomputations wait for is chosen by
-    counts of operations, not by the graph's costs: every process has to emit the same step. Where it is not
-    ``compiled`` after all, to compare bits, ops run as TensorFlow has them.
-
-    Raises:
-        ExportError: (when traced) the schedule reads what it has not computed.
+    ``with_gradients`` returns every gradient, for comparisons. Where nothing is ``tied`` XLA merges what is
+    recomputed; that is for measurements. What recomputations wait for is chosen by counts of operations, not
+    by the graph's costs: every process has to emit the same step. Where it is not ``compiled`` after all, to
+    compare bits, ops run as TensorFlow has them. When traced it raises an ExportError where the schedule
+    reads what it has not computed.
     """
     schedule.require_graph(folded.graph)
     operations, steps = node_operations(folded), schedule.steps.tolist()
@@ -116,7 +113,7 @@ def tied_step(
 
 @dataclass(eq=False)
 class _TiedEmitter(Copies):
-    """Hold the state of one emission into ``graph``. ``operations``: of each node."""
+    """``operations``: of each node."""
 
     tied: WaitPolicy
     operations: Sequence[float]
