@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.devices import has_meter, held_bytes
 from checkmate.backends.tf.emit.set_aside import SmallChunks
-from checkmate.backends.tf.live.ready import ReadyStep
+from checkmate.backends.tf.live.measure import ReadyStep
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.trace.sizes import tensor_bytes

@@ -15,8 +15,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.devices import warms_up
 from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_region
-from checkmate.backends.tf.live.mark import Mark
-from checkmate.backends.tf.live.measure import settle
+from checkmate.backends.tf.live.measure import Mark, settle
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.models.batch import BatchLayout, Key
 from checkmate.errors import CheckmateError, OnlySmallTensorsError

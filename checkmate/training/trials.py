@@ -18,11 +18,11 @@ from checkmate.backends.tf.live.elsewhere import measure_elsewhere
 from checkmate.backends.tf.live.measure import (
     OutOfMemoryError,
     PeakSource,
+    ReadyStep,
     StepMeasurement,
     measure_plain,
     measure_scheduled,
 )
-from checkmate.backends.tf.live.ready import ReadyStep
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.memory_check import require_room
 from checkmate.errors import CycleError, ProfileError, StepTooLargeError

@@ -19,8 +19,7 @@ import tensorflow as tf
 
 import checkmate
 from checkmate.backends.tf import memory_check
-from checkmate.backends.tf.live.measure import StepMeasurement
-from checkmate.backends.tf.live.ready import ReadyStep
+from checkmate.backends.tf.live.measure import ReadyStep, StepMeasurement
 from checkmate.backends.tf.live.trace import LiveStep, step_of_fit
 from checkmate.backends.tf.models.batch import flatten, flatten_arguments
 from checkmate.ir.graph import CostUnit

@@ -208,9 +208,9 @@ def kernels(program: Program, speed: Speed) -> tuple[Fusion, ...]:
 
 @dataclass(eq=False)
 class _Group:
-    """A kernel as it grows; ``last``:
+    """A kernel as it grows.
 
-    the equation whose value it writes. ``seconds``: of its operations alone.
+    ``last`` is the equation whose value it writes. ``seconds`` are those of its operations alone.
     """
 
     last: int

@@ -104,8 +104,5 @@ def phase_of(stack: str) -> Phase:
 
 
 def layer_of(stack: str) -> str:
-    """Return a stack's names without JAX's transformations:
-
-    ``transpose(jvp(block/dense))`` is ``block/dense``.
-    """
+    """``transpose(jvp(block/dense))`` is ``block/dense``."""
     return re.sub(r"\w+\(|\)", "", stack).strip("/")

@@ -11,7 +11,7 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 
 from checkmate.backends.jax.compiled import StepMemory, memory_of
-from checkmate.backends.jax.models.shapes import shape_of
+from checkmate.backends.jax.program import shape_of
 from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.protocol import CompiledFit
 from checkmate.errors import NoScheduleError, NotCompiledError, TraceError, UsageError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from checkmate.backends.tf.live.ready import ReadyStep
+from checkmate.backends.tf.live.measure import ReadyStep
 from checkmate.backends.tf.profiler import trace_run
 from checkmate.training.any_step import AnyStep
 from tests.tf.schedules import recompute_forward

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pytest
 
+from checkmate.backends.tf.live import measure
 from checkmate.backends.tf.live.measure import _Costs, _measured, _Peaks, _PlainPeaks
 from checkmate.backends.tf.profiler import MemoryEvent, StepTrace
 
@@ -40,26 +41,23 @@ def test_the_lowest_warm_peak_and_what_the_function_goes_on_holding_are_read() -
     assert (found.held_bytes, found.constant_bytes) == (10, 20)
 
 
-def costs(seconds: list[tuple[float, ...]]) -> _Costs:
-    """Return costs that learn ``seconds`` from the second run on."""
-    left: Iterator[tuple[float, ...]] = iter(seconds)
-    return _Costs(lambda trace: next(left))
-
-
-def test_costs_that_settled_end_it_and_the_quickest_run_counts_op_by_op() -> None:
-    quiet = costs([(1.0, 2.0), (1.1, 1.9), (1.2, 2.1), (9.0, 9.0)])
-    assert runs_until(quiet, [0] * 9) == 4  # a cold run and three warm ones
-    assert quiet.least == (1.0, 1.9)
-
-
-def test_costs_of_a_busy_machine_are_measured_longer_but_not_for_ever() -> None:
-    falling = costs([(8.0,), (7.0,), (6.0,), (5.0,), (4.0,), (3.0,)])
-    assert runs_until(falling, [0] * 9) == 6
-    assert falling.least == (4.0,)
-    late = costs([(8.0,), (7.0,), (6.0,), (6.0,), (1.0,)])
-    assert runs_until(late, [0] * 9) == 5
-
-
-def test_ops_without_times_end_it_too() -> None:
-    unseen = costs([()] * 5)
-    assert runs_until(unseen, [0] * 9) == 4 and unseen.least == ()
+@pytest.mark.parametrize(
+    ("warm_seconds", "runs", "least"),
+    [
+        ([(1.0, 2.0), (1.1, 1.9), (1.2, 2.1), (9.0, 9.0)], 4, (1.0, 1.9)),  # settled; the quickest, op by op
+        ([(8.0,), (7.0,), (6.0,), (5.0,), (4.0,), (3.0,)], 6, (4.0,)),  # a busy machine, but not for ever
+        ([(8.0,), (7.0,), (6.0,), (6.0,), (1.0,)], 5, (6.0,)),
+        ([()] * 5, 4, ()),  # ops without times
+    ],
+)
+def test_costs_are_measured_until_they_settle(
+    warm_seconds: list[tuple[float, ...]],
+    runs: int,
+    least: tuple[float, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = iter(warm_seconds)
+    monkeypatch.setattr(measure, "node_seconds", lambda *_: next(left))
+    costs = _Costs(None, [])  # type: ignore[arg-type]
+    assert runs_until(costs, [0] * 9) == runs
+    assert costs.least == least

@@ -211,9 +211,7 @@ def constant_ops(structure: Structure) -> frozenset[int]:
 
 
 def disguised_input(structure: Structure, constant: frozenset[int], index: int) -> int | None:
-    """Return which input of heavy op ``index`` to disguise:
-
-    the first real numbers that are no heavy op's result.
+    """Return which input of a heavy op to disguise. It holds real numbers, and is no heavy op's result.
 
     None where the op does not depend on constants alone, or reads no such input.
     """

@@ -35,12 +35,11 @@ _CALLS = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?/((Stateful)?Partitioned
 def measure_elsewhere(
     step: LiveStep, schedule: Schedule | None, tensors: Sequence[tf.Tensor], report: Report
 ) -> StepMeasurement | None:
-    """Measure the step in a fresh process:
+    """Measure the step in a fresh process.
 
-    the peak, parameters and batch included, and the scratch of the ops.
-
-    ``schedule``: None for the step as TensorFlow runs it by itself. None is returned where the step cannot be
-    moved: it is distributed, or holds what a SavedModel cannot (lookup tables, Python functions).
+    Returned are the peak, parameters and batch included, and the scratch of the ops. ``schedule``: None for
+    the step as TensorFlow runs it by itself. None is returned where the step cannot be moved: it is
+    distributed, or holds what a SavedModel cannot (lookup tables, Python functions).
     """
     if step.distributed:
         return None

@@ -17,13 +17,16 @@ from typing import Any
 
 import tensorflow as tf
 
+from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.learn import learned_by_op, learned_workspace, sizes_of_reserves
-from checkmate.backends.tf.devices import warms_up
-from checkmate.backends.tf.live.ready import ReadyStep
+from checkmate.backends.tf.devices import emitted, has_meter, peak_bytes, reset_peak, warms_up
+from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.node_times import node_seconds
 from checkmate.backends.tf.profiler import StepTrace, trace_run
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CycleError, ProfileError
+from checkmate.ir.schedule import Schedule
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
 # TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step. Where the
@@ -73,6 +76,49 @@ class StepMeasurement:
     constant_bytes: int = 0
 
 
+class ReadyStep:
+    """A step by a schedule, which is compiled when it first runs."""
+
+    def __init__(self, step: LiveStep, schedule: Schedule) -> None:
+        self.step, self.schedule = step, schedule
+        self._function: Callable[..., Any] | None = None
+
+    def compiled(self, arguments: Sequence[tf.Tensor]) -> Callable[..., Any]:
+        """Return the step as a function of ``arguments``: the loss and all else that leaves the step."""
+        if self._function is None:
+            emit = ordered_step(self.step.folded, self.schedule)
+
+            def body(*given: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+                outputs = emit(*given)
+                return outputs.loss, outputs.predictions
+
+            function = tf.function(body, autograph=False).get_concrete_function(*arguments)
+            self._function = emitted(function, self.step.graph.device_kind)
+        return self._function
+
+    def run(self, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        """Return the loss and what else leaves the step."""
+        arguments = self.step.arguments(tensors)
+        loss, flat = self.compiled(arguments)(*arguments)
+        return loss, flat
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether a run leaves nothing behind but in variables.
+
+        Then the function that was measured trains as a new one would, once the variables are put back. A
+        random op without a variable goes on in its own sequence.
+        """
+        return not any(map(_remembers, self.step.folded.structure.ops))
+
+
+def _remembers(op: tf.Operation) -> bool:
+    if not private.is_stateful(op) or op.type == "Placeholder":
+        return False
+    calls = any(value.WhichOneof("value") == "func" for value in op.node_def.attr.values())
+    return calls or not any(tensor.dtype == tf.resource for tensor in op.inputs)
+
+
 def measure_scheduled(
     ready: ReadyStep,
     tensors: Sequence[tf.Tensor],
@@ -90,7 +136,7 @@ def measure_scheduled(
         ProfileError: the step could not be run, or not be profiled.
     """
     step, steps = ready.step, ready.schedule.steps.tolist()
-    times = _Costs(lambda trace: node_seconds(step.folded, trace, steps))
+    times = _Costs(step.folded, steps)
     traces = _traces(step, ready.compiled, tensors, times if costs else _Peaks(within))
     if not costs:
         return _measured(traces, ())
@@ -110,10 +156,7 @@ def measure_scheduled(
 
 
 class _Peaks:
-    """Say when the peaks of the runs are known well enough.
-
-    They are after a few, or when one is over ``within`` bytes.
-    """
+    """Peaks are known after a few runs, or when one is over ``within`` bytes."""
 
     def __init__(self, within: int | None = None) -> None:
         self._within = math.inf if within is None else within
@@ -123,10 +166,7 @@ class _Peaks:
 
 
 class _PlainPeaks:
-    """Say when the peaks of plain runs are known well enough.
-
-    They are where those of the first few are alike; else after some more.
-    """
+    """Peaks of plain runs are known where those of the first few are alike; else after some more."""
 
     def enough(self, traces: Sequence[StepTrace]) -> bool:
         peaks = [_peak(trace) for trace in traces]
@@ -136,20 +176,20 @@ class _PlainPeaks:
 
 
 class _Costs:
-    """Learn the seconds of ops from runs; say when they are known.
+    """The seconds of ops, learned from runs.
 
     ``least``: those of the quickest run, op by op. Other programs only add to the time of an op, so that is
     nearest to its own. The first run is cold, and does not count.
     """
 
-    def __init__(self, seconds_of: Callable[[StepTrace], Sequence[float]]) -> None:
-        self._seconds_of = seconds_of
+    def __init__(self, folded: FoldedStep, steps: Sequence[int]) -> None:
+        self._folded, self._steps = folded, steps
         self.least: tuple[float, ...] = ()
 
     def enough(self, traces: Sequence[StepTrace]) -> bool:
         if len(traces) == 1:
             return False
-        seconds, before = self._seconds_of(traces[-1]), self.least
+        seconds, before = node_seconds(self._folded, traces[-1], self._steps), self.least
         self.least = tuple(min(each) for each in zip(before or seconds, seconds, strict=True))
         settled = sum(self.least) >= (1 - _SETTLED) * sum(before)
         return len(traces) >= _RUNS_FOR_COSTS or (settled and len(traces) >= _LEAST_FOR_COSTS)
@@ -169,10 +209,7 @@ def _traces(
     tensors: Sequence[tf.Tensor],
     known: _Peaks | _PlainPeaks | _Costs,
 ) -> list[StepTrace]:
-    """Run a function until enough is known of it; return the runs' traces.
-
-    ``compiled`` makes it for its arguments.
-    """
+    """Run the function that ``compiled`` makes for its arguments until enough is known of it."""
     device = step.graph.device_kind
     arguments = step.arguments(tensors)
     # Functions compiled earlier keep constants in the device's memory, which would count; collect them first.
@@ -262,3 +299,19 @@ def settle(variables: Sequence[Any]) -> None:
     """Put ``variables`` where they will be after each measurement."""
     with restored(variables):
         pass
+
+
+class Mark:
+    """An allocator's highest mark as it was before steps were tried.
+
+    A step that was tried may raise it over the budget. A later step over the budget would then not be seen,
+    and the mark would tell the user of a step that does not train.
+    """
+
+    def __init__(self, meter: str) -> None:
+        self._meter = meter
+        self._before = peak_bytes(meter) if has_meter(meter) else None
+
+    def start_anew_over(self, allowed: int) -> None:
+        if self._before is not None and peak_bytes(self._meter) > max(self._before, allowed):
+            reset_peak(self._meter)

@@ -2,7 +2,7 @@
 
 On one device the step includes the optimizer's update, so that a gradient dies as soon as its variable is
 updated. Under a distribution strategy the replicas exchange gradients before the update. There the traced
-step is a pure function of the batch and the values of the variables. It returns gradients and new values, and
+step is a pure function of the batch and the values of the variables; it returns gradients and new values, and
 Keras applies both.
 """
 
@@ -39,13 +39,11 @@ Emit = Callable[[FoldedStep, Schedule], Callable[..., EmittedOutputs]]
 
 @dataclass(eq=False)
 class StepParts:
-    """Hold how to put the flat tensors that leave the step together again.
+    """How to put the flat tensors that leave the step together again; filled in while the step is traced.
 
-    It is filled in while the step is traced. ``predictions``: their structure, with numbers of flat tensors;
-    or that of the metrics' results, where these leave the step instead.
-    ``masks``: number of a prediction → number of its mask.
-    ``gradients``: per trainable variable the numbers of its gradient's tensors, and the dense shape of a
-    sparse one.
+    ``predictions``: their structure, with numbers of flat tensors; or that of the metrics' results, where
+    these leave the step instead. ``masks``: number of a prediction → number of its mask. ``gradients``: per
+    trainable variable the numbers of its gradient's tensors, and the dense shape of a sparse one.
     ``updates``: (variable, number of its new value).
     """
 
@@ -99,9 +97,9 @@ class LiveStep(ABC):
 
     @abstractmethod
     def plain(self) -> Callable[..., Any]:
-        """Return the step as TensorFlow runs it by itself.
+        """Return the step as TensorFlow runs it by itself, as a function of the arguments.
 
-        It is a function of the arguments, for measurements: first of what it returns is the loss.
+        First it returns the loss.
         """
 
     @abstractmethod
@@ -114,7 +112,7 @@ class LiveStep(ABC):
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
     ) -> tuple[Any, list[tf.Operation]]:
-        """Emit the scheduled step into the graph that is being traced.
+        """Emit the scheduled step into the graph that is being traced, updates included.
 
         Returns what the step returns, and the last ops of the schedule. ``emit``: for what runs it.
         """
@@ -141,14 +139,12 @@ class KerasStep(LiveStep):
         return bool(self.variables)
 
     def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return the batch and, where they are arguments, the values that the variables have now."""
         return [*tensors, *(tf.convert_to_tensor(_local(variable.value)) for variable in self.variables)]
 
     def plain(self) -> Callable[..., Any]:
-        """Return the step as TensorFlow runs it by itself.
+        """Return the loss; of a distributed step also all else that Keras applies.
 
-        It returns the loss; of a distributed step also all else that Keras applies, because TensorFlow does
-        not compute what nobody reads.
+        TensorFlow does not compute what nobody reads.
         """
         if not self.distributed:
             function = self.folded.traced.as_traced
@@ -185,10 +181,7 @@ def step_of_fit(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> Ke
 
     Metrics of large predictions take memory too. They are left out under a strategy, which creates their
     variables as it needs them, and where they cannot be traced, scheduled or tried. ``for_xla``: as for
-    ``trace_step``.
-
-    Raises:
-        As ``live_step``.
+    ``trace_step``. Raises what ``live_step`` does.
     """
     if tf.distribute.has_strategy() or model.distribute_strategy is not tf.distribute.get_strategy():
         return live_step(model, layout, for_xla=for_xla)
@@ -207,7 +200,7 @@ def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False, for_xla
 
     Raises:
         TraceError: Keras or TensorFlow could not build it, it has nothing big enough to schedule, or its
-            metrics cannot be tried.
+        metrics cannot be tried.
         DynamicShapeError: the size of a tensor is not known.
     """
     strategy = model.distribute_strategy
@@ -250,9 +243,9 @@ def _naming_shapes(layout: BatchLayout) -> Iterator[None]:
 
 
 def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
-    """Return the folded step for this process's device.
+    """Return the folded step for this process's device, with operation counts as costs.
 
-    Its costs are operation counts. ``fixed``: bytes by purpose, the batch as ``inputs``.
+    ``fixed``: bytes by purpose, the batch as ``inputs``.
 
     Raises:
         DynamicShapeError: the size of a tensor is not known.
@@ -268,10 +261,9 @@ def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
 def whole_step(
     model: Any, layout: BatchLayout, parts: StepParts, note: Note, *, metrics: bool = False
 ) -> Callable[..., StepOutputs]:
-    """Return the whole step: forward, loss, backward and update.
+    """Return the whole step: forward, loss, backward and update, as Keras's own does them.
 
-    It does them as Keras's own step does. With ``metrics`` it updates them and returns their results instead
-    of the predictions; else they are left to the caller.
+    With ``metrics`` it updates them and returns their results instead of the predictions.
     """
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
@@ -294,11 +286,7 @@ def whole_step(
 def pure_step(
     model: Any, layout: BatchLayout, variables: Sequence[Any], parts: StepParts, note: Note
 ) -> Callable[..., StepOutputs]:
-    """Return the step without its update, free of side effects.
-
-    It is the forward pass, the loss and the backward pass, as a function of the batch and the values of
-    ``variables``.
-    """
+    """Return the step without its update: a function of the batch and the values of ``variables``."""
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         count = len(layout.specs)
@@ -343,7 +331,7 @@ def _note_gradients(
 
 
 def _flat_predictions(predictions: Any, parts: StepParts) -> list[tf.Tensor]:
-    """Return the predictions and their masks, flat. Where each of them is goes to ``parts``."""
+    """Return the predictions and their masks, flat; ``parts`` says where each of them is."""
     flat = list(keras.tree.flatten(predictions))
     parts.predictions = keras.tree.pack_sequence_as(predictions, list(range(len(flat))))
     parts.masks.clear()
@@ -367,8 +355,7 @@ def _local(value: Any) -> Any:
 def _read_variables(model: Any) -> tuple[Any, ...]:
     """Return every variable that the step without its update may use.
 
-    These are weights, statistics, seeds, metrics and the loss scale. The optimizer's slots are left out: a
-    value that is held while its variable is updated costs a copy.
+    The optimizer's slots are left out: a value that is held while its variable is updated costs a copy.
     """
     found = [*model.variables, *model.metrics_variables]
     found += [variable for variable in model.optimizer.variables if len(variable.shape) == 0]

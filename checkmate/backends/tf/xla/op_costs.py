@@ -66,9 +66,9 @@ def is_sum(op: tf.Operation) -> bool:
 
 
 def is_filter_slope(op: tf.Operation) -> bool:
-    """A convolution's gradient by its filter:
+    """A convolution's gradient by its filter.
 
-    it reads what was convolved, and as its third operand the slope.
+    It reads what was convolved, and as its third operand the slope.
     """
     return op.type in _FILTER_SLOPES
 
