@@ -40,7 +40,7 @@ def _solvers() -> list[Row]:
 
 def _devices() -> list[Row]:
     require_backend()
-    from checkmate.backends.tf.costs.session import visible_devices
+    from checkmate.backends.tf.devices import visible_devices
 
     return visible_devices()
 

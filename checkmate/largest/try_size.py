@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from checkmate.backends.tf.allocator_replica import AllocatorReplica
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.profile import analytic_costs
+from checkmate.backends.tf.devices import choose_device
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.plain import MeterHistory
+from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -96,12 +97,12 @@ def try_size(
     from it, and what should be over is not run.
 
     Raises:
-        LoadError, TraceError: as ``session.prepare``. WorkerDiedError, CycleError: from measuring.
+        LoadError, TraceError: as ``trace_request``. WorkerDiedError, CycleError: from measuring.
         CancelledError: the user cancelled.
     """
     report, cancelled = solver.report, solver.cancelled
-    folded = session.prepare(request, report=report, cancelled=cancelled)
-    request = session.with_kernels_of(request, folded.graph)
+    folded = trace_request(request, report=report, cancelled=cancelled)
+    request = with_kernels_of(request, folded.graph)
     folded = replace(folded, graph=analytic_costs(folded))
     graph, expected = folded.graph, None
     replica = AllocatorReplica(folded, known.at(graph.fixed_bytes), known.surplus)
@@ -157,4 +158,4 @@ def measure_small(
 
 def device_kind(request: ModelRequest) -> str:
     """Return ``cpu`` or ``gpu``: where ``request`` would run in this process."""
-    return str(session.choose_device(request).kind)
+    return str(choose_device(request).kind)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import keras
 import numpy as np
 
 FLOAT, BINARY, ONE_HOT, CLASS = "float", "binary", "one_hot", "class"
@@ -40,3 +43,8 @@ def random_label(random: np.random.Generator, shape: tuple[int, ...], kind: str,
     if kind == BINARY:
         return random.integers(0, 2, shape)
     return random.random(shape, dtype=np.float32)
+
+
+def packed(structure: Any, flat: Sequence[Any]) -> Any:
+    """Return ``structure``, which has indices at its leaves, with those of ``flat``; None for -1."""
+    return keras.tree.map_structure(lambda index: None if index < 0 else flat[index], structure)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 
 from checkmate.errors import DynamicShapeError, TraceError, UsageError
-from checkmate.models.arrays import ArraySpec
+from checkmate.models.arrays import ArraySpec, random_input
 from checkmate.models.keras_graph import input_structure, inputs_of, producer, readers, reason, walk_layers
 from checkmate.request import ModelRequest
 
@@ -28,6 +29,10 @@ class Inputs:
     structure: Any
     vocabularies: tuple[int, ...]
     notes: tuple[str, ...] = ()
+
+    def random(self, generator: np.random.Generator) -> list[np.ndarray]:
+        each = zip(self.specs, self.vocabularies, strict=True)
+        return [random_input(generator, spec, size) for spec, size in each]
 
 
 def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:

@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from typing import Any
 
 import keras
+import numpy as np
 
 from checkmate.errors import UsageError
-from checkmate.models.arrays import BINARY, CLASS, FLOAT, ONE_HOT, ArraySpec
+from checkmate.models.arrays import BINARY, CLASS, FLOAT, ONE_HOT, ArraySpec, random_label
 from checkmate.models.keras_graph import outputs_of, producer
 from checkmate.request import ModelRequest
 
@@ -174,6 +175,10 @@ class Labels:
     classes: tuple[int, ...]
     structure: Any
     notes: tuple[str, ...] = ()
+
+    def random(self, generator: np.random.Generator) -> list[np.ndarray]:
+        each = zip(self.specs, self.kinds, self.classes, strict=True)
+        return [random_label(generator, spec.shape, kind, classes) for spec, kind, classes in each]
 
 
 def describe_labels(model: Any, outputs: Any, batch_size: int) -> Labels:

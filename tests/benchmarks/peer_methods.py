@@ -156,8 +156,7 @@ def _traced(loaded: LoadedModel, forward: Callable[[Any], Any] | None, with_grad
     model = loaded.model if forward is None else _Segmented(loaded.model, forward)
 
     def step(*tensors: tf.Tensor) -> Any:
-        x = loaded.pack_inputs(tensors[: len(loaded.input_specs)])
-        y = loaded.pack_labels(tensors[len(loaded.input_specs) :])
+        x, y = loaded.pack(tensors)
 
         def loss_of(predictions: Any) -> tf.Tensor:
             return loaded.model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
@@ -167,7 +166,7 @@ def _traced(loaded: LoadedModel, forward: Callable[[Any], Any] | None, with_grad
         kept = tuple(map(tuple, gradients)) if with_gradients else ()
         return loss, tuple(tf.nest.flatten(predictions)), kept
 
-    return tf.function(step, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+    return tf.function(step, autograph=False).get_concrete_function(*loaded.specs)
 
 
 def recomputable_layers(model: Any) -> list[str]:

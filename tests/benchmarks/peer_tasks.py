@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.outcomes import relative_error, total_norm
-from checkmate.backends.tf.costs.session import choose_device, flat_batch, prepare
-from checkmate.backends.tf.devices import make_exact, peak_bytes, reset_peak, warms_up
+from checkmate.backends.tf.devices import choose_device, make_exact, peak_bytes, reset_peak, warms_up
 from checkmate.backends.tf.measure.concrete import compiled_step, run_deterministically, run_step
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.benchmarks.peer_methods import PLAIN, BuiltStep, build, find_method, recomputable_layers
@@ -43,7 +43,7 @@ def measure_peer(request: Mapping[str, Any], method: str, layers: Sequence[str] 
 
     def run() -> Answer:
         built = build(asked, find_method(method), layers)
-        batch = flat_batch(built.loaded)
+        batch = built.loaded.make_batch()
         gc.collect()
         if warms_up(kind):
             built.function(*batch)[0].numpy()
@@ -98,9 +98,9 @@ def time_in_turns(
         if not isinstance(made, str):
             functions[name] = made.function
     keras.utils.clear_session()
-    folded = prepare(asked, here=True, report=silent, cancelled=never)
+    folded = trace_request(asked, here=True, report=silent, cancelled=never)
     emitted = [compiled_step(folded, list(schedule)) for schedule in schedules]
-    batch = flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     seconds = _rounds([*functions.values(), *emitted], batch)
     return {
         "methods": dict(zip(functions, seconds, strict=False)),
@@ -136,7 +136,7 @@ def compare_peers(
     if exact:
         make_exact(kind, 0)
     plain = build(asked, PLAIN, with_gradients=True)
-    batch = flat_batch(plain.loaded)
+    batch = plain.loaded.make_batch()
     start = [variable.numpy() for variable in plain.variables]
     expected, _ = run_deterministically(kind, lambda: partial(outcome, plain, start, batch))
     found: Answer = {}

@@ -38,8 +38,8 @@ def test_solved_and_checked_by_name(tmp_path: Path, monkeypatch, capsys: pytest.
 @pytest.mark.heavy
 def test_its_schedule_computes_the_same_gradients_here(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    from checkmate.backends.tf.costs import session
     from checkmate.backends.tf.emit.other_trace import for_traced_step
+    from checkmate.backends.tf.trace.of_request import trace_request
 
     path = find_graph("unet-b8.graph")
     assert path is not None
@@ -49,7 +49,7 @@ def test_its_schedule_computes_the_same_gradients_here(tmp_path: Path) -> None:
     graph = read_any_graph(path)
     found = read_schedule(tmp_path / "s.json", graph)
     request = replace(ModelRequest.from_json(dict(graph.metadata["request"])), device="cpu", kernels="eigen")
-    here = session.prepare(request, report=silent, cancelled=never).graph
+    here = trace_request(request, report=silent, cancelled=never).graph
     steps = for_traced_step(here, graph, found)[1].require_schedule().steps.tolist()
     assert len(steps) > here.n, "nothing is recomputed"
     task = {"do": "compare", "request": request.to_json(), "steps": steps, "exact": True}

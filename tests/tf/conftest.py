@@ -12,8 +12,15 @@ import keras
 import pytest
 from keras import layers
 
+from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.models.load import load_model
-from checkmate.backends.tf.models.model import LoadedModel
+from checkmate.backends.tf.models.model import LoadedModel, keras_model
+from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
+from checkmate.backends.tf.trace.trace import trace_step
+from checkmate.ir.graph import Device
+from checkmate.models.arrays import FLOAT, ArraySpec
+from checkmate.models.inputs import Inputs
+from checkmate.models.losses import Labels
 from checkmate.request import ModelRequest
 from tests.tf.task_process import TaskProcess
 
@@ -44,6 +51,15 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
 def load(spec: Path | str, **options: Any) -> LoadedModel:
     """Load what ``spec`` names, for a batch of 4 unless told otherwise."""
     return load_model(ModelRequest(str(spec), **{"batch_size": 4, **options}))
+
+
+def folded_model(model: Any, input_shape: tuple[int, ...], label_shape: tuple[int, ...]) -> FoldedStep:
+    """Return the folded step of a compiled model on float inputs and labels of these shapes."""
+    model.optimizer.build(model.trainable_variables)
+    x, y = ArraySpec(input_shape, "float32"), ArraySpec(label_shape, "float32")
+    inputs, labels = Inputs((x,), 0, (0,)), Labels((y,), (FLOAT,), (0,), 0)
+    loaded = keras_model(model, "made", input_shape[0], inputs, labels)
+    return fold(trace_step(loaded), kernels_here("cpu"), fixed={}, device=Device("cpu", "cpu"), metadata={})
 
 
 def dense_model(**compile_options: Any) -> Any:

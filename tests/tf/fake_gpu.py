@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.costs import session
+from checkmate.backends.tf import devices
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 
@@ -34,8 +35,8 @@ class FakeGpu:
         monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: gpus if taken else [])
         monkeypatch.setattr(tf.config, "set_visible_devices", self.show)
         monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details[device.name])
-        monkeypatch.setattr(session, "gpu_in_use", lambda number, name="": None)
-        session._gpu_bytes.cache_clear()
+        monkeypatch.setattr(devices, "gpu_in_use", lambda number, name="": None)
+        devices._gpu_bytes.cache_clear()
 
     @property
     def hidden(self) -> bool:
@@ -56,4 +57,4 @@ def folded_for_gpu(monkeypatch: pytest.MonkeyPatch, model: str, batch_size: int 
     FakeGpu(monkeypatch)
     spec = model if ":" in model or "." in model else f"{_MODELS}:{model}"
     request = ModelRequest(spec, batch_size, device="gpu", allow_code=True)
-    return session.prepare(request, report=silent, cancelled=never)
+    return trace_request(request, report=silent, cancelled=never)

@@ -26,9 +26,7 @@ def main(sample: str, batch: int, budget: str, answer: str) -> None:
     keras.utils.set_random_seed(3)
     loaded = load_model(ModelRequest(sample, batch_size=batch, device="cpu"))
     model = loaded.model
-    inputs, labels = (keras.tree.map_structure(lambda t: t.numpy(), part) for part in loaded.make_batch())
-    x = loaded.pack_inputs([np.concatenate([part] * 3) for part in inputs])
-    y = loaded.pack_labels([np.concatenate([part] * 3) for part in labels])
+    x, y = loaded.pack([np.concatenate([part.numpy()] * 3) for part in loaded.make_batch()])
     heard = io.StringIO()
     search_peak = 0
     with contextlib.redirect_stderr(heard):

@@ -112,8 +112,7 @@ def data_for(loaded: LoadedModel) -> tf.data.Dataset:
     """Return five batches. The examples have weights if the model has one output with a label each."""
     batches = []
     for seed in range(STEPS):
-        inputs, labels = loaded.make_batch(seed)
-        batches.append((loaded.pack_inputs(inputs), loaded.pack_labels(labels)))
+        batches.append(loaded.pack(loaded.make_batch(seed)))
     # Keras would take a list for one tensor.
     batches = [keras.tree.lists_to_tuples(batch) for batch in batches]
     stacked = keras.tree.map_structure(lambda *each: tf.concat(each, 0), *batches)

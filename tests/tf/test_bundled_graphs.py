@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from checkmate.backends.tf.allocator.learn import step_fingerprint
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.emit.other_trace import for_traced_step
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.catalog.bundled import find_graph, graph_files
 from checkmate.errors import OtherStepError
 from checkmate.formats import read_any_graph
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.heavy  # whole samples are traced
 def traced(name: str, kernels: Kernels) -> Graph:
     """Return the graph of the sample's step on a CPU with these kernels."""
     asked = replace(request_of(name), device="cpu", kernels=kernels.value)
-    return session.prepare(asked, report=silent, cancelled=never).graph
+    return trace_request(asked, report=silent, cancelled=never).graph
 
 
 def bundled(name: str) -> Graph:

@@ -10,8 +10,14 @@ import sys
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.devices import has_meter, held_bytes, peak_bytes, reset_peak, settings_here
+from checkmate.backends.tf.devices import (
+    choose_device,
+    has_meter,
+    held_bytes,
+    peak_bytes,
+    reset_peak,
+    settings_here,
+)
 from checkmate.backends.tf.environment import measuring_environment, prepare_own_process
 from checkmate.errors import CheckmateError, MeterMissingError
 from checkmate.request import ModelRequest
@@ -98,5 +104,5 @@ def test_a_measuring_process_may_use_all_memory_unless_the_user_says_less(
 def test_a_gpu_that_this_process_holds_cannot_be_given_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGpu(monkeypatch, taken=True)
     with pytest.raises(CheckmateError, match="has already started with the GPU in this process") as raised:
-        session.choose_device(ModelRequest("convnet"))
+        choose_device(ModelRequest("convnet"))
     assert "before TensorFlow is used" in raised.value.hint

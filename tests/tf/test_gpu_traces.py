@@ -21,7 +21,7 @@ from checkmate.backends.tf.allocator.learn import (
     with_workspace,
 )
 from checkmate.backends.tf.allocator.replay import scratch_of_nodes
-from checkmate.backends.tf.costs import fresh, profile, session
+from checkmate.backends.tf.costs import fresh, profile
 from checkmate.backends.tf.costs.known import CostOptions, KnownCosts, NodeCosts
 from checkmate.backends.tf.devices import settings_here
 from checkmate.backends.tf.measure.step import measured_curve
@@ -38,6 +38,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_store import CostStore
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
 from tests.tf.fake_gpu import folded_for_gpu
 from tests.tf.requested import predicted_requested
 
@@ -315,7 +316,7 @@ def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.Mo
     folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
     monkeypatch.undo()
     function = profile.compile_step(folded, Schedule.plain(folded.graph))
-    batch = session.flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     function(*batch)
     trace = trace_run(lambda: function(*batch)[0].numpy(), device="cpu")
     outputs = [
@@ -412,11 +413,11 @@ def test_without_the_right_to_profile_a_note_says_how_costs_were_found(
     assert bool(KnownCosts.look_up(folded, store, refresh=False).entries) is kernels
     # The measuring process answers, and the parent puts the graph together again.
     monkeypatch.setattr(fresh, "run_task", lambda task, **_: fresh.measure_costs(task, silent))
-    monkeypatch.setattr(session, "prepare", lambda *_, **__: folded)
+    monkeypatch.setattr(fresh, "trace_request", lambda *_, **__: folded)
     again = fresh.with_costs(
         folded,
         CostOptions("measured"),
-        request=session.ModelRequest.from_json(folded.graph.metadata["request"]),
+        request=ModelRequest.from_json(folded.graph.metadata["request"]),
         report=silent,
         cancelled=never,
     )

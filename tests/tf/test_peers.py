@@ -77,7 +77,7 @@ def test_the_segments_together_are_the_model(spec: str, kind: Any) -> None:
     wrapped_bodies: list[Any] = []
     forward, wrapped = segmented_forward(model, parts, lambda body: wrapped_bodies.append(body) or body)
     assert wrapped == len(wrapped_bodies) < len(parts)
-    x = loaded.pack_inputs(loaded.make_batch(3)[0])
+    x = loaded.pack(loaded.make_batch(3))[0]
     keras.utils.set_random_seed(1)  # dropout
     before = [variable.numpy() for variable in model.variables]
     got = forward(x)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkmate.backends.tf.costs import session
-from checkmate.backends.tf.devices import Kernels, kernels_here
+from checkmate.backends.tf import devices
+from checkmate.backends.tf.devices import Kernels, choose_device, kernels_here, visible_devices
 from checkmate.backends.tf.environment import allocator_note, measuring_environment, only_device
 from checkmate.cli.common_options import device
 from checkmate.errors import UsageError
@@ -29,7 +29,7 @@ def test_a_process_sees_the_one_gpu_that_it_uses(
     wanted: str | None, here: bool, shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus = FakeGpu(monkeypatch, names=("Small", "Large"))
-    found = session.choose_device(ModelRequest("convnet", device=wanted), here=here)
+    found = choose_device(ModelRequest("convnet", device=wanted), here=here)
     assert gpus.shown == shown
     assert (kernels_here(found.kind) is Kernels.CUDA) is (wanted != "cpu")
     if wanted != "cpu":
@@ -39,25 +39,25 @@ def test_a_process_sees_the_one_gpu_that_it_uses(
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGpu(monkeypatch, names=("Small", "Large"))
     with pytest.raises(UsageError, match="TensorFlow sees 2 GPUs, so there is no gpu:2") as raised:
-        session.choose_device(ModelRequest("convnet", device="gpu:2"))
+        choose_device(ModelRequest("convnet", device="gpu:2"))
     assert "CUDA_VISIBLE_DEVICES" in raised.value.hint
     with pytest.raises(UsageError, match="unknown device 'tpu'"):
-        session.choose_device(ModelRequest("convnet", device="tpu"))
+        choose_device(ModelRequest("convnet", device="tpu"))
 
 
 def test_the_device_has_the_memory_on_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGpu(monkeypatch, names=("Small", "Large"))
     sizes = {"Small": 16 << 30, "Large": 40 << 30}
     monkeypatch.setattr(
-        session, "gpu_in_use", lambda number, name: Gpu(number, "GPU-0", name, sizes[name], sizes[name])
+        devices, "gpu_in_use", lambda number, name: Gpu(number, "GPU-0", name, sizes[name], sizes[name])
     )
-    assert session.choose_device(ModelRequest("convnet", device="gpu:1")).memory_bytes == 40 << 30
-    assert session.choose_device(ModelRequest("convnet", device="gpu")).memory_bytes == 16 << 30
+    assert choose_device(ModelRequest("convnet", device="gpu:1")).memory_bytes == 40 << 30
+    assert choose_device(ModelRequest("convnet", device="gpu")).memory_bytes == 16 << 30
 
 
 def test_each_gpu_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGpu(monkeypatch, names=("Small", "Large"))
-    assert [(row["name"], row["description"]) for row in session.visible_devices()][1:] == [
+    assert [(row["name"], row["description"]) for row in visible_devices()][1:] == [
         ("gpu", "Small"),
         ("gpu:1", "Large"),
     ]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from checkmate.backends.tf.allocator.learn import learned_workspace, with_workspace
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.node_times import node_seconds, unnamed_calls
 from checkmate.backends.tf.profiler import OpRun, StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.allocator.test_replay import traced
@@ -25,7 +25,7 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 def grouped() -> FoldedStep:
     request = ModelRequest(f"{SMALL}:grouped", 16, device="cpu", allow_code=True)
-    return session.prepare(request, report=silent, cancelled=never)
+    return trace_request(request, report=silent, cancelled=never)
 
 
 def calling(folded: FoldedStep) -> set[int]:

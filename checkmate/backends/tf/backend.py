@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checkmate.backends.protocol import CostsWanted, StepSolver
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.fresh import with_costs
 from checkmate.backends.tf.costs.known import CostOptions
+from checkmate.backends.tf.costs.profile import estimated_graph
 from checkmate.backends.tf.executor_step import ExecutorStep, executor_step
 from checkmate.backends.tf.tasks import expect_tasks
 from checkmate.backends.tf.tf_step import retraced_step, traced_step
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.backends.tf.xla_step import XlaStep
 from checkmate.errors import StepTooLargeError, UsageError
@@ -38,11 +39,11 @@ class TensorflowBackend:
         so.
         """
         options = _options(costs)
-        folded = session.prepare(request, report=report, cancelled=cancelled)
+        folded = trace_request(request, report=report, cancelled=cancelled)
         try:
             return with_costs(folded, options, request=request, report=report, cancelled=cancelled).graph
         except StepTooLargeError as error:
-            return session.estimated_graph(folded, error)
+            return estimated_graph(folded, error)
 
     def step(
         self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
+import psutil
 import tensorflow as tf
 
 from checkmate.backends.tf import private
-from checkmate.errors import MeterMissingError
+from checkmate.errors import CheckmateError, MeterMissingError, UsageError
+from checkmate.ir.graph import Device
+from checkmate.machine.device_memory import gpu_in_use, gpu_number, is_device
+from checkmate.machine.processor import processor_name
+from checkmate.request import ModelRequest
 
 _ONEDNN_THRESHOLD = 256 << 10  # bytes; oneDNN's allocator passes smaller requests to one without a meter
 
@@ -141,3 +147,66 @@ def _asked(question: Callable[[str], Any], meter: str) -> Any:
         return question(meter)
     except ValueError as error:
         raise MeterMissingError(meter) from error
+
+
+def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
+    """Describe the device that ``request`` asks for, and hide the other GPUs from this process.
+
+    TensorFlow gives the one process that measures nearly all memory of a GPU, and never takes any back.
+    ``here``: this process runs steps on the device, as GPU:0. Otherwise every GPU is hidden.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    wanted = request.device or ("gpu" if gpus else "cpu")
+    if not is_device(wanted):
+        raise UsageError(f"unknown device {wanted!r}", hint="use cpu, gpu or gpu:1")
+    if wanted != "cpu":
+        number = gpu_number(wanted)
+        _require_gpu(len(gpus), number)
+        name = _gpu_name(gpus[number])
+        _show_only([gpus[number]] if here else [])
+        return Device(name, "gpu", _gpu_bytes(number, name))
+    if gpus:
+        _show_only([])
+    return Device(processor_name(), "cpu", int(psutil.virtual_memory().total))
+
+
+def _gpu_name(gpu: Any, unknown: str = "GPU") -> str:
+    return str(tf.config.experimental.get_device_details(gpu).get("device_name", unknown))
+
+
+def _require_gpu(count: int, number: int) -> None:
+    if not count:
+        raise UsageError(
+            "TensorFlow sees no GPU on this machine",
+            hint="install tensorflow[and-cuda] and check nvidia-smi, or use --device cpu",
+        )
+    if number >= count:
+        seen = f"{count} GPU{'' if count == 1 else 's'}"
+        raise UsageError(
+            f"TensorFlow sees {seen}, so there is no gpu:{number}",
+            hint=f"use gpu:{count - 1} or less; CUDA_VISIBLE_DEVICES says which ones TensorFlow may see",
+        )
+
+
+@cache
+def _gpu_bytes(number: int, name: str) -> int:
+    found = gpu_in_use(number, name)
+    return 0 if found is None else found.total_bytes or 0
+
+
+def _show_only(gpus: Sequence[Any]) -> None:
+    try:
+        tf.config.set_visible_devices(list(gpus), "GPU")
+    except RuntimeError as error:
+        if len(tf.config.list_logical_devices("GPU")) > len(gpus):
+            raise CheckmateError(
+                "TensorFlow has already started with the GPU in this process, and holds its memory",
+                hint="call this before TensorFlow is used, or use the command line",
+            ) from error
+
+
+def visible_devices() -> list[dict[str, object]]:
+    found = enumerate(tf.config.list_physical_devices("GPU"))
+    gpus = [(f"gpu:{number}" if number else "gpu", _gpu_name(gpu, gpu.name), "") for number, gpu in found]
+    rows = [("cpu", processor_name(), ""), *(gpus or [("gpu", "", "TensorFlow sees no GPU")])]
+    return [{"name": name, "description": told, "available": not why, "why": why} for name, told, why in rows]

@@ -10,7 +10,7 @@ from checkmate.backends.tf.allocator_replica import AllocatorReplica
 from checkmate.backends.tf.comparing import Compared
 from checkmate.backends.tf.costs.fresh import with_costs, with_costs_of_scheduled_step
 from checkmate.backends.tf.costs.known import CostOptions
-from checkmate.backends.tf.costs.session import ESTIMATED
+from checkmate.backends.tf.costs.profile import ESTIMATED
 from checkmate.backends.tf.emit.saved_model import save_step
 from checkmate.backends.tf.environment import EXACT
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from checkmate.backends.protocol import Fitted, PlannedStep
 from checkmate.backends.tf.comparing import Compared, compare_where_it_fits
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.emit.other_trace import for_traced_step
 from checkmate.backends.tf.emit.saved_model import example_script, measure_reloaded
 from checkmate.backends.tf.plain import Plain
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_here, with_kernels_of
 from checkmate.backends.tf.verification_report import Measurements, verification_report
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import VerificationError
@@ -47,8 +47,8 @@ class TracedStep:
 
 def traced_step(request: ModelRequest, report: Report, cancelled: Cancelled) -> TracedStep:
     """Trace the step that ``request`` names."""
-    folded = session.prepare(request, report=report, cancelled=cancelled)
-    return TracedStep(session.with_kernels_of(request, folded.graph), folded)
+    folded = trace_request(request, report=report, cancelled=cancelled)
+    return TracedStep(with_kernels_of(request, folded.graph), folded)
 
 
 def retraced_step(
@@ -59,7 +59,7 @@ def retraced_step(
     Raises:
         OtherStepError: ``graph`` is not this model's.
     """
-    request = _with_target_of(session.with_kernels_here(request), graph)
+    request = _with_target_of(with_kernels_here(request), graph)
     traced = traced_step(request, report, cancelled)  # a step may have the batch of its example
     graph, result, notes = for_traced_step(traced.folded.graph, graph, result)
     return TracedStep(traced.request, replace(traced.folded, graph=graph), result, notes)
@@ -162,7 +162,7 @@ class TfStep(PlannedStep):
         self, fitted: Fitted, found: Measurements, staged: Path, allowed: int, notes: tuple[str, ...]
     ) -> VerificationReport:
         """Reload the saved step, and write what stands beside it."""
-        batch = session.flat_batch(self.folded.traced.loaded)
+        batch = self.folded.traced.loaded.make_batch()
         reloaded = measure_reloaded(
             staged / _SAVED_MODEL,
             batch,

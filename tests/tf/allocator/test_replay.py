@@ -12,22 +12,21 @@ from keras import layers
 from checkmate.backends.tf.allocator.learn import learned_workspace, step_fingerprint, with_workspace
 from checkmate.backends.tf.allocator.predict import predicted_allocated
 from checkmate.backends.tf.allocator.replay import allocations
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.copies import constant_ops, disguised_input
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
-from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.profiler import StepTrace, trace_run
-from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import OpKind
-from checkmate.backends.tf.trace.trace import trace_step
 from checkmate.catalog.zoo import find_zoo_model
-from checkmate.ir.graph import Device, Phase
+from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.placement import place
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
+from tests.tf.conftest import folded_model
 from tests.tf.orders import by_priority
 from tests.tf.requested import predicted_requested
 
@@ -35,14 +34,14 @@ from tests.tf.requested import predicted_requested
 @lru_cache(maxsize=8)
 def folded_zoo(name: str, batch_size: int | None = None) -> FoldedStep:
     model = find_zoo_model(name)
-    return session.prepare(
+    return trace_request(
         ModelRequest(model.spec, batch_size or model.batch_size, device="cpu"), report=silent, cancelled=never
     )
 
 
 def traced(folded: FoldedStep, steps: list[int], runs: int = 1) -> list[StepTrace]:
     function = compiled_step(folded, steps)
-    batch = session.flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     saved = [variable.numpy() for variable in folded.traced.variables]
     run_step(function, batch)
     found = [trace_run(lambda: run_step(function, batch)[0].numpy(), device="cpu") for _ in range(runs)]
@@ -118,7 +117,7 @@ def test_big_constants_are_not_held_between_steps() -> None:
         disguised_input(folded.structure, constant, index) is not None for index in folded.structure.heavy
     )
     function = compiled_step(folded, list(range(folded.graph.n)))
-    batch = session.flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     before = tf.config.experimental.get_memory_info("CPU:0")["current"]
     run_step(function, batch)[0].numpy()
     # 12 MiB stayed behind when the constants were left to TensorFlow.
@@ -134,17 +133,10 @@ def test_each_variables_update_is_a_node_of_its_own() -> None:
     x = layers.Dense(256)(layers.Dense(256)(inputs))
     model = keras.Model(inputs, layers.Dense(256)(x))
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
-    graph = _folded_model(model).graph
+    graph = folded_model(model, (64, 256), (64, 256)).graph
     updates = [op for op in graph.ops if op.phase is Phase.UPDATE]
     assert len(updates) == 3
     assert all(sum(graph.values[value].bytes >= 2**18 for value in op.inputs) == 1 for op in updates)
-
-
-def _folded_model(model) -> FoldedStep:
-    model.optimizer.build(model.trainable_variables)
-    specs = (tf.TensorSpec((64, 256)),)
-    loaded = LoadedModel(model, "made", 64, specs, specs, 0, 0, (0,), ("float",), (0,))
-    return fold(trace_step(loaded), kernels_here("cpu"), fixed={}, device=Device("cpu", "cpu"), metadata={})
 
 
 def test_an_early_momentum_copies_no_variable() -> None:
@@ -158,7 +150,7 @@ def test_an_early_momentum_copies_no_variable() -> None:
         x = layers.Dense(width, use_bias=False)(x)
     model = keras.Model(inputs, x)
     model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "mse")
-    folded = _folded_model(model)
+    folded = folded_model(model, (64, 256), (64, 256))
     graph, structure = folded.graph, folded.structure
     assert len(structure.late_updates) == 3  # no gradient reads the first kernel
     reads = [any(structure.variables_read(op) for op in members) for members in folded.nodes]
@@ -177,7 +169,7 @@ def test_a_variable_that_is_read_after_its_update_is_copied() -> None:
     inputs = keras.Input((256,))
     model = keras.Model(inputs, layers.Dense(256, use_bias=False)(layers.Dense(1024, use_bias=False)(inputs)))
     model.compile(keras.optimizers.SGD(0.01), "mse")
-    folded = _folded_model(model)
+    folded = folded_model(model, (64, 256), (64, 256))
     plain = list(range(folded.graph.n))
     *_, forward = (op for op in plain if folded.graph.ops[op].phase is Phase.FORWARD)
     assert not any(each.assigned_to for each in allocations(folded, plain))
@@ -194,7 +186,7 @@ def test_reductions_over_nothing_are_views() -> None:
     same = keras.ops.sum(layers.Dense(256)(inputs), axis=())
     model = keras.Model(inputs, layers.Dense(256)(same))
     model.compile("sgd", "mse")
-    structure = _folded_model(model).structure
+    structure = folded_model(model, (64, 256), (64, 256)).structure
     kinds = [
         kind
         for op, kind in zip(structure.ops, structure.kinds, strict=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.catalog.zoo import ZOO, ZooModel
 from checkmate.errors import LoadError
 from checkmate.ir.graph import Phase
@@ -27,7 +27,7 @@ SLOW = [model for model in ZOO if not model.quick]
 
 def assert_folds(model: ZooModel) -> None:
     request = ModelRequest(model.spec, batch_size=model.batch_size, device="cpu")
-    graph = session.prepare(request, report=silent, cancelled=never).graph
+    graph = trace_request(request, report=silent, cancelled=never).graph
     assert check(graph, range(graph.n)).valid
     assert {op.phase for op in graph.ops} >= {Phase.FORWARD, Phase.BACKWARD}
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.costs import fresh, profile, session
+from checkmate.backends.tf.costs import fresh, profile
 from checkmate.backends.tf.costs.known import CostOptions, KnownCosts, NodeCosts, signatures
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.errors import CancelledError
 from checkmate.ir.graph import CostOrigin
 from checkmate.machine.cost_origin import reading_words
@@ -31,7 +32,7 @@ def folded_model(name: str, **options: object) -> FoldedStep:
     request = ModelRequest(
         f"{MODELS}:{name}", **{"batch_size": 4, "device": "cpu", "allow_code": True, **options}
     )
-    return session.prepare(request, report=silent, cancelled=never)
+    return trace_request(request, report=silent, cancelled=never)
 
 
 @cache

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 from tests.tf.task_process import TaskProcess
@@ -30,7 +30,7 @@ NAMES = sorted(_module("models").ALL)
 
 def compare_exactly(name: str, process: TaskProcess) -> dict:
     request = ModelRequest(f"{HERE / 'models.py'}:{name}", batch_size=8, device="cpu", allow_code=True)
-    folded = session.prepare(request, report=silent, cancelled=never)
+    folded = trace_request(request, report=silent, cancelled=never)
     steps = _module("schedules").recompute_forward(folded.graph).steps.tolist()
     task = {"do": "compare", "request": request.to_json(), "steps": steps, "exact": True}
     return process.ask(task)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.saved_model import example_script, save_step
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.ir.schedule import Schedule
 from checkmate.progress import never, silent
 from tests.quick_start import QUICK
@@ -25,10 +25,10 @@ from tests.tf.emit.test_step import request_for
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the script of an export, beside the step."""
     folder = tmp_path_factory.mktemp("export")
-    folded = session.prepare(request_for("convnet"), report=silent, cancelled=never)
+    folded = trace_request(request_for("convnet"), report=silent, cancelled=never)
     save_step(folded, Schedule.plain(folded.graph), folder / "saved_model")
     script = folder / "train_example.py"
-    script.write_text(example_script(folded, session.flat_batch(folded.traced.loaded)), encoding="utf-8")
+    script.write_text(example_script(folded, folded.traced.loaded.make_batch()), encoding="utf-8")
     return script
 
 

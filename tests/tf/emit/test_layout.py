@@ -17,7 +17,6 @@ import tensorflow as tf
 from checkmate import SolveOptions
 from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.emit.saved_model import save_step
 from checkmate.backends.tf.live.trace import live_step
@@ -25,6 +24,7 @@ from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
@@ -64,7 +64,7 @@ def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedul
         mixed_precision=policy,
         kernels="cuda",
     )
-    folded = session.prepare(request, report=silent, cancelled=never)
+    folded = trace_request(request, report=silent, cancelled=never)
     graph = analytic_costs(folded)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     for share in (0.55, 0.6, 0.65, 0.7):
@@ -114,7 +114,7 @@ OTHERS = heavy(
 @pytest.mark.parametrize("name", ["padded", *heavy("depthwise", "normalised"), *OTHERS])
 def test_whatever_is_fused_keeps_its_peak_and_makes_no_cycle(name: str) -> None:
     request = ModelRequest(f"{FUSABLE}:{name}", batch_size=8, device="cpu", allow_code=True)
-    folded = session.prepare(request, report=silent, cancelled=never)
+    folded = trace_request(request, report=silent, cancelled=never)
     folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=CARD))
     before = placed(compiled_step(folded, recompute_forward(folded.graph).steps.tolist()))
     assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
@@ -199,7 +199,7 @@ def test_the_step_of_a_live_model_is_marked() -> None:
 @pytest.mark.parametrize("name", ["chain", "vgg"])
 def test_a_marked_step_computes_the_same(name: str) -> None:
     folded, schedule = scheduled(name)
-    batch = session.flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     saved = [variable.numpy() for variable in folded.traced.variables]
     found: list[list[np.ndarray]] = []
     for device in (CARD, Device("a CPU", "cpu")):

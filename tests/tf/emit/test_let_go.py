@@ -15,13 +15,10 @@ from keras import layers
 
 from checkmate.backends.tf.allocator.learn import learned_workspace
 from checkmate.backends.tf.allocator.replay import allocations
-from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.measure.concrete import compiled_step
-from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.profiler import trace_run
-from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
-from checkmate.backends.tf.trace.trace import trace_step
-from checkmate.ir.graph import Device
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from tests.tf.conftest import folded_model
 
 MIB = 1 << 20
 BATCH = 64
@@ -41,10 +38,7 @@ def folded_with(optimizer: keras.optimizers.Optimizer) -> FoldedStep:
     x = layers.Dense(512, activation="tanh")(inputs)
     model = keras.Model(inputs, layers.Dense(512)(x))
     model.compile(optimizer, "mse")
-    model.optimizer.build(model.trainable_variables)
-    spec = tf.TensorSpec((BATCH, 512))
-    loaded = LoadedModel(model, "made", BATCH, (spec,), (spec,), 0, 0, (0,), ("float",), (0,), ())
-    return fold(trace_step(loaded), kernels_here("cpu"), fixed={}, device=Device("cpu", "cpu"), metadata={})
+    return folded_model(model, (BATCH, 512), (BATCH, 512))
 
 
 def folded_convolutions() -> FoldedStep:
@@ -55,10 +49,7 @@ def folded_convolutions() -> FoldedStep:
     x = layers.BatchNormalization()(layers.Conv2D(8, 1, use_bias=False)(x))
     model = keras.Model(inputs, layers.Dense(4)(layers.GlobalAveragePooling2D()(layers.ReLU()(x))))
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
-    model.optimizer.build(model.trainable_variables)
-    specs = tf.TensorSpec((8, 8, 8, 64)), tf.TensorSpec((8, 4))
-    loaded = LoadedModel(model, "made", 8, specs[:1], specs[1:], 0, 0, (0,), ("float",), (0,), ())
-    return fold(trace_step(loaded), kernels_here("cpu"), fixed={}, device=Device("cpu", "cpu"), metadata={})
+    return folded_model(model, (8, 8, 8, 64), (8, 4))
 
 
 def batch_of(seed: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.emit.other_trace import moved_steps, op_types
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.errors import TraceError
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, solve
@@ -25,7 +25,7 @@ MODELS = Path(__file__).parents[1].joinpath("small_models.py")
 
 def step(model: str, batch: int) -> FoldedStep:
     request = ModelRequest(f"{MODELS}:{model}", batch_size=batch, device="cpu", allow_code=True)
-    return session.prepare(request, report=silent, cancelled=never)
+    return trace_request(request, report=silent, cancelled=never)
 
 
 @pytest.mark.heavy

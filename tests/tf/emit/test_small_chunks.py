@@ -15,13 +15,13 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.allocator.predict import CHUNK, small_chunk_requests, small_chunk_sizes
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import held_bytes
 from checkmate.backends.tf.emit.saved_model import save_step
 from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import MemoryEvent, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc
@@ -36,7 +36,7 @@ from tests.tf.emit.test_step import request_for
     params=["convnet", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("encoder", "two_heads"))],
 )
 def folded(request: pytest.FixtureRequest) -> FoldedStep:
-    return session.prepare(request_for(request.param), report=silent, cancelled=never)
+    return trace_request(request_for(request.param), report=silent, cancelled=never)
 
 
 def most_at_once(events: Sequence[MemoryEvent]) -> Counter[int]:
@@ -62,7 +62,7 @@ def test_sizes_are_those_of_the_allocator(folded: FoldedStep) -> None:
 
 def test_there_are_as_many_as_a_step_holds(folded: FoldedStep) -> None:
     schedule = Schedule.plain(folded.graph).steps.tolist()
-    function, batch = compiled_step(folded, schedule), session.flat_batch(folded.traced.loaded)
+    function, batch = compiled_step(folded, schedule), folded.traced.loaded.make_batch()
 
     def run() -> None:
         run_step(function, batch)[0].numpy()

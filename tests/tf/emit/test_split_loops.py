@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.trace import coarsen
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
@@ -34,14 +34,14 @@ def request(name: str) -> ModelRequest:
 
 @lru_cache(maxsize=8)
 def folded_model(name: str) -> FoldedStep:
-    return session.prepare(request(name), report=silent, cancelled=never)
+    return trace_request(request(name), report=silent, cancelled=never)
 
 
 def folded_whole(name: str) -> FoldedStep:
     """Return the step with its loops as TensorFlow has them."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(coarsen, "with_split_loops", lambda traced: traced)
-        return session.prepare(request(name), report=silent, cancelled=never)
+        return trace_request(request(name), report=silent, cancelled=never)
 
 
 def parts(graph: Graph) -> list[tuple[int, int]]:

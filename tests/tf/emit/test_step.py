@@ -16,10 +16,10 @@ import tensorflow as tf
 from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.learn import learned_workspace, with_workspace
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.ir.graph import Graph, Phase
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
@@ -54,11 +54,11 @@ def request_for(name: str) -> ModelRequest:
 
 @pytest.fixture(scope="module", params=MODELS)
 def folded(request: pytest.FixtureRequest) -> FoldedStep:
-    return session.prepare(request_for(request.param), report=silent, cancelled=never)
+    return trace_request(request_for(request.param), report=silent, cancelled=never)
 
 
 def run_from_same_state(folded: FoldedStep, function) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
-    batch = session.flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     saved = [variable.numpy() for variable in folded.traced.variables]
     loss, _, gradients = run_step(function, batch)
     after = [variable.numpy() for variable in folded.traced.variables]
@@ -118,7 +118,7 @@ def learned(folded: FoldedStep) -> Graph:
 def test_requested_peak_equals_the_simulation(folded: FoldedStep, learned: Graph, kind: str) -> None:
     schedule = getattr(schedules, kind)(learned)
     function = compiled_step(folded, schedule.steps.tolist())
-    batch = session.flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     saved = [variable.numpy() for variable in folded.traced.variables]
     run_step(function, batch)
     traced = trace_run(lambda: run_step(function, batch)[0].numpy(), device="cpu").requested_peak
@@ -136,8 +136,8 @@ def test_recomputation_saves_memory(folded: FoldedStep) -> None:
 
 
 def test_second_trace_has_the_same_fingerprint() -> None:
-    first = session.prepare(request_for("convnet"), report=silent, cancelled=never)
-    second = session.prepare(request_for("convnet"), report=silent, cancelled=never)
+    first = trace_request(request_for("convnet"), report=silent, cancelled=never)
+    second = trace_request(request_for("convnet"), report=silent, cancelled=never)
     assert first.graph.fingerprint == second.graph.fingerprint
 
 

@@ -27,11 +27,11 @@ from tests.tf.models import ALL
 @pytest.mark.parametrize("name", ALL)
 def test_keras_trains_on_the_batch_and_the_step_sees_the_same_loss(name: str) -> None:
     loaded = load(f"{MODELS}:{name}", batch_size=8, allow_code=True)
-    inputs, labels = loaded.make_batch(3)
-    for tensor, spec in zip([*inputs, *labels], [*loaded.input_specs, *loaded.label_specs], strict=True):
+    batch = loaded.make_batch(3)
+    for tensor, spec in zip(batch, loaded.specs, strict=True):
         assert tensor.shape == spec.shape
         assert tensor.dtype == spec.dtype
-    x, y = loaded.pack_inputs(inputs), loaded.pack_labels(labels)
+    x, y = loaded.pack(batch)
     before = float(
         loaded.model.compute_loss(x=x, y=y, y_pred=loaded.model(x, training=False), training=False)
     )
@@ -39,18 +39,18 @@ def test_keras_trains_on_the_batch_and_the_step_sees_the_same_loss(name: str) ->
     loaded.model.run_eagerly = True  # tracing takes longer than this one step
     found = np.ravel(loaded.model.train_on_batch(x, y))[0]
     assert np.isfinite(found)
-    assert np.isfinite(float(step_function(loaded)(*inputs, *labels)[0]))
+    assert np.isfinite(float(step_function(loaded)(*batch)[0]))
 
 
 def test_batches_are_repeatable_and_differ_by_seed() -> None:
     loaded = load(f"{MODELS}:shared_embedding", allow_code=True)
-    first, again, other = (loaded.make_batch(seed)[0][0].numpy() for seed in (1, 1, 2))
+    first, again, other = (loaded.make_batch(seed)[0].numpy() for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
 
 def described(loaded: LoadedModel) -> list[tuple[str, tuple[int, ...], str]]:
-    rows = zip(loaded.label_kinds, loaded.label_specs, strict=True)
+    rows = zip(loaded.labels.kinds, loaded.label_specs, strict=True)
     return [(kind, tuple(spec.shape), spec.dtype.name) for kind, spec in rows]
 
 
@@ -82,16 +82,15 @@ def test_labels_fit_the_loss(loss: str, tmp_path: Path) -> None:
     model.save(tmp_path / "classes.keras")
     loaded = load(tmp_path / "classes.keras")
     assert described(loaded) == [LABELS[loss]]
-    _, (label,) = loaded.make_batch(0)
+    *inputs, label = loaded.make_batch(0)
     values = label.numpy()
-    if loaded.label_kinds[0] == "one_hot":
+    if loaded.labels.kinds[0] == "one_hot":
         assert (values.sum(-1) == 1).all() and set(np.unique(values)) <= {0, 1}
-    if loaded.label_kinds[0] == "class":
+    if loaded.labels.kinds[0] == "class":
         assert values.min() >= 0 and values.max() < 4
-    if loaded.label_kinds[0] == "binary":
+    if loaded.labels.kinds[0] == "binary":
         assert set(np.unique(values)) <= {0, 1}
-    inputs, labels = loaded.make_batch(0)
-    assert np.isfinite(float(step_function(loaded)(*inputs, *labels)[0]))
+    assert np.isfinite(float(step_function(loaded)(*inputs, label)[0]))
 
 
 CUSTOM = (
@@ -113,7 +112,7 @@ def test_labels_for_a_custom_loss(
         "    m.compile('sgd', loss)\n    return m"
     )
     loaded = load(f"{path}:make", allow_code=True)
-    assert loaded.label_kinds == (kind,)
+    assert loaded.labels.kinds == (kind,)
     expected = ("labels for the loss 'odd' are assumed to be numbers in the shape of the output",)
     assert loaded.notes == (expected if notes else ())
 
@@ -161,10 +160,9 @@ def test_replacing_the_optimizer_keeps_the_weights_of_losses(tmp_path: Path) -> 
     model.compile("sgd", ["mse", "mae"], loss_weights=[1.0, 0.0])
     model.save(tmp_path / "two.keras")
     plain, replaced = load(tmp_path / "two.keras"), load(tmp_path / "two.keras", optimizer="adam")
-    inputs, labels = plain.make_batch(0)
-    assert float(step_function(replaced)(*inputs, *labels)[0]) == pytest.approx(
-        float(step_function(plain)(*inputs, *labels)[0])
-    )
+    batch = plain.make_batch(0)
+    loss = float(step_function(plain)(*batch)[0])
+    assert float(step_function(replaced)(*batch)[0]) == pytest.approx(loss)
 
 
 def test_one_loss_per_output_on_request(tmp_path: Path) -> None:
@@ -201,8 +199,7 @@ def test_losses_are_paired_with_outputs(
 def test_output_without_a_loss_takes_no_label() -> None:
     loaded = load(f"{MODELS}:output_without_loss", allow_code=True)
     assert len(loaded.label_specs) == 1
-    _, labels = loaded.make_batch(0)
-    assert loaded.pack_labels(labels)[1] is None
+    assert loaded.pack(loaded.make_batch(0))[1][1] is None
 
 
 TOKENS = (
@@ -246,11 +243,11 @@ def test_token_ids_stay_within_the_vocabulary(
     loaded = load(
         f"{code_file(f'{source}{chr(10)}{build}{chr(10)}def make(): return m')}:make", allow_code=True
     )
-    assert loaded.vocabularies == vocabularies
-    inputs, _ = loaded.make_batch(0)
-    for tensor, size in zip(inputs, vocabularies, strict=True):
+    assert loaded.inputs.vocabularies == vocabularies
+    batch = loaded.make_batch(0)
+    for tensor, size in zip(batch, vocabularies, strict=False):
         assert not size or (tensor.numpy().min() >= 0 and tensor.numpy().max() < size)
-    assert loaded.model(loaded.pack_inputs(inputs)).shape[0] == 4
+    assert loaded.model(loaded.pack(batch)[0]).shape[0] == 4
 
 
 def test_mask_input_is_boolean(code_file: Callable[[str], Path]) -> None:
@@ -258,7 +255,7 @@ def test_mask_input_is_boolean(code_file: Callable[[str], Path]) -> None:
         "def make():\n    x, mask = keras.Input((6, 4)), keras.Input((6,), dtype='bool')\n"
         "    return keras.Model([x, mask], layers.Dense(1)(layers.LSTM(3)(x, mask=mask)))"
     )
-    (_, mask), _ = load(f"{path}:make", allow_code=True).make_batch(0)
+    _, mask, _ = load(f"{path}:make", allow_code=True).make_batch(0)
     assert mask.dtype == tf.bool
     assert 0 < np.count_nonzero(mask.numpy()) < mask.numpy().size
 
@@ -281,11 +278,10 @@ def test_subclassed_model_takes_the_shapes_it_was_built_on(
         f"def make():\n    m = Sub()\n    m({batch})\n    m.compile('sgd', {{'sum': 'mae'}})\n    return m"
     )
     loaded = load(f"{path}:make", allow_code=True)
-    assert loaded.input_structure == structure
-    assert loaded.label_structure == {"sum": 0}
+    assert loaded.inputs.structure == structure
+    assert loaded.labels.structure == {"sum": 0}
     assert all(spec.shape == (4, 8) for spec in loaded.input_specs)
-    inputs, labels = loaded.make_batch(0)
-    assert np.isfinite(float(step_function(loaded)(*inputs, *labels)[0]))
+    assert np.isfinite(float(step_function(loaded)(*loaded.make_batch())[0]))
 
 
 def test_bytes_of_weights_and_optimizer(tmp_path: Path) -> None:

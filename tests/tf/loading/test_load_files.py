@@ -74,7 +74,7 @@ def test_several_losses_and_their_weights_come_back(tmp_path: Path, suffix: str,
     expected = model.test_on_batch(*batch)[0]
     model.save(tmp_path / f"model{suffix}")
     loaded = load(tmp_path / f"model{suffix}")
-    assert loaded.label_kinds == ("float", "class")
+    assert loaded.labels.kinds == ("float", "class")
     assert loaded.model.test_on_batch(*batch)[0] == pytest.approx(expected, rel=1e-5)
 
 
@@ -151,8 +151,7 @@ def test_sequential_model(tmp_path: Path, suffix: str, shape: tuple[int, ...] | 
     model.save(tmp_path / f"model{suffix}")
     loaded = load(tmp_path / f"model{suffix}", input_shape=shape)
     assert loaded.input_specs[0].shape == (4, *(shape or (8, 8, 3)))
-    inputs, labels = loaded.make_batch(0)
-    assert np.isfinite(loaded.model.train_on_batch(loaded.pack_inputs(inputs), loaded.pack_labels(labels)))
+    assert np.isfinite(loaded.model.train_on_batch(*loaded.pack(loaded.make_batch())))
 
 
 def test_sequential_model_without_an_input_takes_the_requested_one(code_file: Callable[[str], Path]) -> None:

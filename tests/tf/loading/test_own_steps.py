@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import pytest
 
-from checkmate.backends.tf.costs.session import prepare
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.errors import (
     CheckmateError,
     DynamicShapeError,
@@ -32,7 +32,7 @@ Write = Callable[..., Path]
 
 def prepared(spec: str, **options: Any) -> FoldedStep:
     request = ModelRequest(spec, allow_code=True, device="cpu", **options)
-    return prepare(request, report=silent, cancelled=never)
+    return trace_request(request, report=silent, cancelled=never)
 
 
 def groups(folded: FoldedStep, phase: Phase) -> list[str]:
@@ -46,7 +46,7 @@ def test_a_function_with_an_example_has_the_batch_of_the_example() -> None:
     assert graph.metadata["request"]["batch_size"] == 16 and not graph.metadata["request"]["batch_chosen"]
     assert loaded.notes == (f"the batch is the example that {STEPS}:plain_step returns: 16 examples",)
     assert loaded.own is not None and loaded.own.names == ("images", "labels")
-    images, labels = loaded.make_batch(seed=5)[0]
+    images, labels = loaded.make_batch(seed=5)
     assert np.array_equal(images, np.random.default_rng(0).random((16, 32, 32, 3), dtype=np.float32))
     assert labels.numpy().tolist() == list(range(16))
     # Every variable counts, also the one that is only written.
@@ -105,7 +105,7 @@ def test_labels_are_those_of_the_compiled_loss(code_file: Write) -> None:
     loaded = load_model(ModelRequest(f"{path}:make", allow_code=True, batch_size=4))
     assert [spec.shape.as_list() for spec in loaded.input_specs] == [[4, 64], [4]]
     assert loaded.notes == ("its train_step is given float32 of 4×64 and int32 of 4",)
-    assert 0 <= loaded.make_batch()[0][1].numpy().min() <= loaded.make_batch()[0][1].numpy().max() < 5
+    assert 0 <= loaded.make_batch()[1].numpy().min() <= loaded.make_batch()[1].numpy().max() < 5
 
 
 def test_a_model_may_come_with_its_batch(code_file: Write) -> None:
@@ -114,7 +114,7 @@ def test_a_model_may_come_with_its_batch(code_file: Write) -> None:
     )
     loaded = load_model(ModelRequest(f"{path}:make", allow_code=True))
     assert loaded.own is not None and loaded.own.names == ("data_0", "data_1")
-    assert loaded.batch_size == 3 and loaded.make_batch()[0][0].numpy().sum() == 192
+    assert loaded.batch_size == 3 and loaded.make_batch()[0].numpy().sum() == 192
 
 
 def test_arguments_in_any_structure_have_names(code_file: Write) -> None:
@@ -134,7 +134,7 @@ def test_arguments_in_any_structure_have_names(code_file: Write) -> None:
     loaded = load_model(ModelRequest(f"{path}:make", allow_code=True))
     assert [layer.units for layer in loaded.model.layers] == [3]
     assert loaded.own is not None and loaded.own.names == ("batch_x_y", "batch_z_0", "input_2")
-    assert loaded.own.call(*loaded.make_batch()[0]).numpy() == 48.0
+    assert loaded.own.call(*loaded.make_batch()).numpy() == 48.0
 
 
 HEAD = """

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from checkmate.backends.tf import tasks
-from checkmate.backends.tf.costs.session import prepare
 from checkmate.backends.tf.environment import EXACT
 from checkmate.backends.tf.tasks import TaskServers
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.progress import Cancelled, never, silent
 from checkmate.request import ModelRequest
@@ -75,7 +75,7 @@ def test_a_forked_process_measures_what_one_of_its_own_does(
 
 
 def test_a_step_is_compared_where_it_was_measured(servers: TaskServers) -> None:
-    ops = len(prepare(ModelRequest.from_json(TWO_IO), report=silent, cancelled=never).graph.ops)
+    ops = len(trace_request(ModelRequest.from_json(TWO_IO), report=silent, cancelled=never).graph.ops)
     task = {**MEASURE, "do": "measure_and_compare", "steps": list(range(ops))}
     over, within = run(task={**task, "within": 0}), run(task={**task, "within": 2**40})
     assert "compared" not in over and set(within) == {*over, "compared"}

@@ -20,7 +20,6 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.predict import predicted_allocated, usable_bytes
 from checkmate.backends.tf.comparing import Compared
-from checkmate.backends.tf.costs.session import prepare
 from checkmate.backends.tf.devices import warms_up
 from checkmate.backends.tf.emit import reload_probe
 from checkmate.backends.tf.live import measure as live_measure
@@ -29,6 +28,7 @@ from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.plain import Plain
 from checkmate.backends.tf.profiler import StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.verification_report import Measurements, verification_report
 from checkmate.errors import CheckmateError, ProfileError
 from checkmate.ir.graph import Device
@@ -144,7 +144,7 @@ def test_a_step_is_traced_as_elsewhere_though_its_kernels_are_deterministic(
 ) -> None:
     """TensorFlow traces these losses to other ops under determinism."""
     asked = dataclasses.replace(request(), loss=loss)
-    elsewhere = prepare(asked, report=silent, cancelled=never)
+    elsewhere = trace_request(asked, report=silent, cancelled=never)
     plain = Schedule.plain(elsewhere.graph)
     switched: list[bool] = []
     traced: list[list[str]] = []
@@ -221,7 +221,7 @@ def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "_comparison", fails_once)
     monkeypatch.setattr(step, "make_exact", lambda kind, seed: None)
     monkeypatch.setattr(private, "forbid_nondeterminism", lambda forbidden: None)
-    graph = prepare(request(), report=silent, cancelled=never).graph
+    graph = trace_request(request(), report=silent, cancelled=never).graph
     plain = Schedule.plain(graph)
     exact = step.compare({"request": request().to_json(), "steps": plain.steps.tolist(), "exact": True})
     assert "no deterministic kernel on this GPU (deterministic kernels are not available)" in exact["note"]

@@ -13,8 +13,9 @@ import tensorflow as tf
 from checkmate.backends.protocol import CostsWanted
 from checkmate.backends.tf import memory_check
 from checkmate.backends.tf.backend import TensorflowBackend
-from checkmate.backends.tf.costs import fresh, profile, session
+from checkmate.backends.tf.costs import fresh, profile
 from checkmate.backends.tf.costs.known import CostOptions
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.cli.step_report import profile_text
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import CostOrigin
@@ -30,7 +31,7 @@ def refuse(*_: object, **__: object) -> None:
 
 
 def measured() -> None:
-    folded = session.prepare(REQUEST, report=silent, cancelled=never)
+    folded = trace_request(REQUEST, report=silent, cancelled=never)
     fresh.with_costs(folded, CostOptions("measured"), report=silent, cancelled=never)
 
 

@@ -19,11 +19,11 @@ from checkmate.backends.outcomes import Outcome, compared
 from checkmate.backends.tf import executor_step
 from checkmate.backends.tf.comparing import RESULTS, Compared
 from checkmate.backends.tf.costs.profile import analytic_costs
-from checkmate.backends.tf.costs.session import prepare, with_kernels_of
 from checkmate.backends.tf.executor_step import ExecutorStep
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.plain import Plain
 from checkmate.backends.tf.tf_step import retraced_step
+from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_of
 from checkmate.backends.tf.verification_report import Measurements, gradients_equal, verification_report
 from checkmate.formats.schedule import write_report
 from checkmate.progress import never, silent
@@ -37,7 +37,7 @@ MODELS = Path(__file__).parents[1] / "step_models.py"
 def scheduled(program: str) -> tuple[ModelRequest, Any, Any]:
     """Return the request, the folded step, and a schedule that recomputes."""
     request = ModelRequest(f"{MODELS}:{program}", batch_size=8, allow_code=True, device="cpu")
-    folded = prepare(request, report=silent, cancelled=never)
+    folded = trace_request(request, report=silent, cancelled=never)
     graph = analytic_costs(folded)
     budget = int(0.75 * planning.keep_everything_peak(graph))
     schedule = planning.solve(graph, budget, solver="greedy").require_schedule()
@@ -137,7 +137,7 @@ def test_the_report_says_what_was_compared(
 
 def test_a_step_is_measured_at_the_batch_of_its_example(monkeypatch: pytest.MonkeyPatch) -> None:
     request = ModelRequest(f"{MODELS}:plain_step", allow_code=True, device="cpu")
-    graph = analytic_costs(prepare(request, report=silent, cancelled=never))
+    graph = analytic_costs(trace_request(request, report=silent, cancelled=never))
     result = planning.solve(graph, planning.keep_everything_peak(graph), solver="greedy")
     asked: list[int] = []
 

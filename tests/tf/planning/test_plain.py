@@ -12,11 +12,11 @@ import pytest
 
 from checkmate.backends.tf import comparing, plain
 from checkmate.backends.tf.comparing import compare_where_it_fits
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.plain import Plain, measure_plain, share_of, smaller_batches
 from checkmate.backends.tf.tasks import error_without_answer
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.errors import StepTooLargeError, TraceError, WorkerDiedError
 from checkmate.ir import Schedule
 from checkmate.progress import never, silent
@@ -33,7 +33,7 @@ def too_large(needed: int = 0, free: int | None = None) -> StepTooLargeError:
 
 @pytest.fixture(scope="module")
 def folded() -> FoldedStep:
-    return session.prepare(REQUEST, report=silent, cancelled=never)
+    return trace_request(REQUEST, report=silent, cancelled=never)
 
 
 class Device:

@@ -20,7 +20,6 @@ import tensorflow as tf
 
 from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.ordered import PAIRED_TYPES, StepGates
 from checkmate.backends.tf.emit.saved_model import save_step
@@ -28,6 +27,7 @@ from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.measure.step import sum_rounding
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import is_view
 from checkmate.backends.tf.verification_report import gradients_equal
 from checkmate.errors import CycleError, JitCompiledError
@@ -59,12 +59,12 @@ def request_for(name: str) -> ModelRequest:
 
 @functools.cache
 def folded_step(name: str) -> FoldedStep:
-    return session.prepare(request_for(name), report=silent, cancelled=never)
+    return trace_request(request_for(name), report=silent, cancelled=never)
 
 
 def assert_same_results(folded: FoldedStep, schedules: Iterable[list[int]]) -> int:
     """Run each schedule with default kernels and passes; return their number."""
-    batch = session.flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     saved = [variable.numpy() for variable in folded.traced.variables]
 
     def run(steps: list[int] | None) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
@@ -132,7 +132,7 @@ def test_padding_and_convolution_around_a_computed_kernel(monkeypatch: pytest.Mo
     monkeypatch.setattr(StepGates, "waits", lambda self, inputs: False)
     onednn = kernels_here("cpu") is Kernels.ONEDNN
     with pytest.raises(CycleError, match="cycle") if onednn else nullcontext():
-        run_step(compiled_step(folded, order), session.flat_batch(folded.traced.loaded))
+        run_step(compiled_step(folded, order), folded.traced.loaded.make_batch())
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_provocations_are_bitwise_the_plain_step(name: str, process: TaskProcess
 
 
 def traced(folded: FoldedStep, steps: list[int]) -> StepTrace:
-    function, batch = compiled_step(folded, steps), session.flat_batch(folded.traced.loaded)
+    function, batch = compiled_step(folded, steps), folded.traced.loaded.make_batch()
     run_step(function, batch)
     return trace_run(lambda: run_step(function, batch)[0].numpy(), device="cpu")
 

@@ -167,7 +167,7 @@ def test_gradients_of_batch_norms_are_looser(name: str) -> None:
 
 @pytest.mark.heavy
 def test_xla_takes_no_more_for_the_plain_order_of_fusions(folded: FoldedStep) -> None:
-    specs = [*folded.traced.loaded.input_specs, *folded.traced.loaded.label_specs]
+    specs = folded.traced.loaded.specs
 
     def temporaries(step: FoldedStep) -> int:
         emitted = tied_step(step, Schedule.plain(step.graph), tied=WaitPolicy.RUNS)

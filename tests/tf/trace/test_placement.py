@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace import op_kinds
 from checkmate.backends.tf.trace.clusters import clusters_of
 from checkmate.backends.tf.trace.dataflow import ARGMAX, structure_of
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import in_host_memory, keeps_argmax, kernels_of
 from checkmate.machine.processor import Processor
 from checkmate.progress import never, silent
@@ -82,7 +82,7 @@ def test_a_graph_folded_for_a_gpu_is_the_same_wherever_it_is_folded(monkeypatch:
     request = ModelRequest(
         f"{MODELS / 'small_models.py'}:convnet", 4, device="cpu", kernels="cuda", allow_code=True
     )
-    here = session.prepare(request, report=silent, cancelled=never).graph
+    here = trace_request(request, report=silent, cancelled=never).graph
     assert np.array_equal([value.bytes for value in graph.values], [value.bytes for value in here.values])
     assert [op.type for op in graph.ops] == [op.type for op in here.ops]
 

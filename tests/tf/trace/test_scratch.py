@@ -20,17 +20,16 @@ TRACED = """
 import json, sys
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from tests.tf.requested import predicted_requested
 from checkmate.backends.tf.profiler import trace_run
 from tests.tf.schedules import recompute_forward
 spec, batch = sys.argv[1], int(sys.argv[2])
 request = ModelRequest(spec, batch, device="cpu", allow_code=True)
-folded = session.prepare(request, report=silent, cancelled=never)
+folded = trace_request(request, report=silent, cancelled=never)
 found = []
 for steps in (list(range(folded.graph.n)), recompute_forward(folded.graph).steps.tolist()):
-    function, data = compiled_step(folded, steps), session.flat_batch(folded.traced.loaded)
+    function, data = compiled_step(folded, steps), folded.traced.loaded.make_batch()
     run_step(function, data)
     traced = trace_run(lambda: run_step(function, data)[0].numpy(), device="cpu").requested_peak
     found.append((predicted_requested(folded, folded.graph, steps), traced))

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.replay import allocations
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.trace import coarsen
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.dataflow import Key
 from checkmate.backends.tf.trace.loops import is_zeros
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES, OpKind
 from checkmate.backends.tf.trace.sizes import tensor_bytes
 from checkmate.ir.graph import Phase
@@ -30,7 +30,7 @@ def folded(request: pytest.FixtureRequest) -> FoldedStep:
     wanted = ModelRequest(spec, batch_size=16, device="cpu", allow_code=True)
     with pytest.MonkeyPatch.context() as patched:  # loops that stay whole
         patched.setattr(coarsen, "with_split_loops", lambda traced: traced)
-        return session.prepare(wanted, report=silent, cancelled=never)
+        return trace_request(wanted, report=silent, cancelled=never)
 
 
 def heavy(folded: FoldedStep, type_: str) -> list[int]:

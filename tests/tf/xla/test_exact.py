@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from checkmate.backends.tf.costs import session
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_tie
 from checkmate.progress import never, silent
@@ -28,7 +28,7 @@ def test_no_way_to_wait_changes_a_bit(name: str, process: TaskProcess) -> None:
     request = ModelRequest(
         f"{NETWORKS}:{name}", batch_size=4, device="cpu", allow_code=True, target=Target.XLA.value
     )
-    graph = session.prepare(request, report=silent, cancelled=never).graph
+    graph = trace_request(request, report=silent, cancelled=never).graph
     assert graph.metadata["fused"]
     ways = ways_to_tie(graph)
     assert {WaitPolicy.GATED, WaitPolicy.VALUES, WaitPolicy.HELD} <= {*ways}

@@ -7,7 +7,7 @@ user's own, with an example of its arguments.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -21,9 +21,11 @@ import numpy as np
 from checkmate.backends.jax.device import lost_gpu
 from checkmate.backends.jax.program import shape_of
 from checkmate.errors import CheckmateError, TraceError, UsageError
-from checkmate.models.arrays import ArraySpec, random_input, random_label
+from checkmate.models.arrays import packed
 from checkmate.models.builtin import dtype_policy
+from checkmate.models.inputs import Inputs
 from checkmate.models.keras_graph import first_line
+from checkmate.models.losses import Labels
 from checkmate.models.ready import Found, ReadyModel, find_model, make_ready
 from checkmate.models.user_code import require_no_options
 from checkmate.request import ModelRequest, Target
@@ -84,21 +86,19 @@ def _compiling_little() -> Iterator[None]:
 
 
 def _of_model(ready: ReadyModel, request: ModelRequest) -> LoadedStep:
+    parts: tuple[Inputs | Labels, ...] = (ready.inputs, ready.labels)
+
+    def data(flat: Sequence[Sequence[Any]]) -> Any:
+        x, y = (packed(part.structure, each) for part, each in zip(parts, flat, strict=True))
+        return (x, y) if ready.labels.specs else (x,)
+
     def batch() -> Any:
         random = np.random.default_rng(0)
-        given = zip(ready.inputs.specs, ready.inputs.vocabularies, strict=True)
-        inputs = [_array(random_input(random, spec, size), spec) for spec, size in given]
-        kinds = zip(ready.labels.specs, ready.labels.kinds, ready.labels.classes, strict=True)
-        labels = [
-            _array(random_label(random, spec.shape, kind, classes), spec) for spec, kind, classes in kinds
-        ]
-        x, y = _packed(ready.inputs.structure, inputs), _packed(ready.labels.structure, labels)
-        return (x, y) if labels else (x,)
+        values = [zip(part.random(random), part.specs, strict=True) for part in parts]
+        return data([[jnp.asarray(value, spec.dtype) for value, spec in each] for each in values])
 
-    inputs, labels = ([_struct(spec) for spec in each.specs] for each in (ready.inputs, ready.labels))
-    x, y = _packed(ready.inputs.structure, inputs), _packed(ready.labels.structure, labels)
-    data = (x, y) if labels else (x,)
-    return _of_train_step(ready.model, ready.name, data, batch, request.batch_size, ready.notes)
+    shapes = data([[jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in part.specs] for part in parts])
+    return _of_train_step(ready.model, ready.name, shapes, batch, request.batch_size, ready.notes)
 
 
 def _of_pair(found: Found, request: ModelRequest) -> LoadedStep:
@@ -208,18 +208,6 @@ def _require_options(request: ModelRequest) -> None:
         raise TraceError(
             "Keras keeps its variables in Flax (NNX)", hint="set KERAS_NNX_ENABLED=false before Keras starts"
         )
-
-
-def _struct(spec: ArraySpec) -> Any:
-    return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
-
-
-def _array(values: np.ndarray, spec: ArraySpec) -> Any:
-    return jnp.asarray(values, spec.dtype)
-
-
-def _packed(structure: Any, arrays: list[Any]) -> Any:
-    return keras.tree.map_structure(lambda index: None if index < 0 else arrays[index], structure)
 
 
 def with_values(tree: Any) -> Any:

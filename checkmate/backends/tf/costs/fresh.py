@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from checkmate.backends.tf.costs import session
 from checkmate.backends.tf.costs.known import CostOptions, KnownCosts
-from checkmate.backends.tf.costs.profile import analytic_costs, graph_with_costs, kept_hint, measured_costs
+from checkmate.backends.tf.costs.profile import (
+    analytic_costs,
+    estimated_graph,
+    graph_with_costs,
+    kept_hint,
+    measured_costs,
+)
 from checkmate.backends.tf.tasks import run_task
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_of
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
@@ -46,9 +51,7 @@ def with_costs(
     if options.estimated is not None and not known.is_all:
         options.estimated(analytic_costs(folded))
     if request is None or known.is_all:
-        loaded = folded.traced.loaded
-        batch = partial(session.flat_batch, loaded)
-        graph = measured_costs(folded, batch, known, report, cancelled, options.meter)
+        graph = measured_costs(folded, known, report, cancelled, options.meter)
         return dataclasses.replace(folded, graph=graph)
     where = {"store": None if store is None else str(store.path), "refresh": options.refresh}
     try:
@@ -72,7 +75,7 @@ def with_costs_of_scheduled_step(
     """Return ``folded`` with costs measured on a scheduled step, as the plain one does not fit (``why``);
     else estimated.
     """
-    graph = session.estimated_graph(folded, why)
+    graph = estimated_graph(folded, why)
     estimated = dataclasses.replace(folded, graph=graph)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes
     target = budget.resolve(keep_everything_peak=everything, minimum=0)
@@ -100,7 +103,7 @@ def _measured_in_child(
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
-    request = session.with_kernels_of(request, folded.graph)
+    request = with_kernels_of(request, folded.graph)
     task = {"do": "costs", "request": request.to_json(), **arguments}
     answer = run_task(task, message=message, report=report, cancelled=cancelled)
     sizes = (
@@ -118,12 +121,11 @@ def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
     plain steps only. What was learned is by op or value number.
     """
     request = ModelRequest.from_json(task["request"])
-    folded = session.prepare(request, here=True, report=silent, cancelled=never)
+    folded = trace_request(request, here=True, report=silent, cancelled=never)
     if "steps" in task:
         schedule = Schedule.of(folded.graph, task["steps"])
         known = KnownCosts.look_up(folded, None, refresh=True)
-        batch = partial(session.flat_batch, folded.traced.loaded)
-        graph = measured_costs(folded, batch, known, report, never, LoadMeter(), schedule=schedule)
+        graph = measured_costs(folded, known, report, never, LoadMeter(), schedule=schedule)
     else:
         store = None if task["store"] is None else CostStore(Path(task["store"]))
         options = CostOptions("measured", store=store, refresh=task["refresh"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +40,7 @@ from checkmate.backends.tf.node_times import (
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.loops import operations
-from checkmate.errors import CancelledError, ProfileError
+from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.cost_store import ENOUGH_RUNS
@@ -48,6 +48,7 @@ from checkmate.machine.load import CpuTimes, LoadMeter, Reading, step_spread
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 
+ESTIMATED = "costs are estimated, not measured"
 _HINT_NOT_RUN = "use a smaller batch, or --costs analytic"
 _WARM_RUNS = 2
 _LEAST_RUNS, _MOST_RUNS = ENOUGH_RUNS, 9
@@ -56,7 +57,6 @@ _SECONDS = 8.0  # time after which no further run is started
 
 def measured_costs(
     folded: FoldedStep,
-    make_batch: Callable[[], Sequence[tf.Tensor]],
     known: KnownCosts,
     report: Report,
     cancelled: Cancelled,
@@ -80,7 +80,7 @@ def measured_costs(
         run = schedule or Schedule.plain(folded.graph)
         what = "the plain step" if schedule is None else "a scheduled step"
         require_room(folded.graph, run, what=what, hint=_HINT_NOT_RUN)
-        measured, notes = measure_nodes(folded, make_batch(), known, report, cancelled, meter, run)
+        measured, notes = measure_nodes(folded, known, report, cancelled, meter, run)
         if schedule is not None:
             notes["measured_on"] = what
         costs = known.merged(measured)
@@ -122,6 +122,12 @@ def analytic_costs(folded: FoldedStep) -> Graph:
     return _with_op_costs(folded.graph, node_operations(folded), CostUnit.FLOP, CostOrigin.ANALYTIC)
 
 
+def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
+    graph = analytic_costs(folded)
+    notes = [*graph.origin.notes, f"{ESTIMATED}: {why}"]
+    return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
+
+
 def _with_op_costs(graph: Graph, costs: Sequence[float], unit: CostUnit, origin: CostOrigin) -> Graph:
     ops = tuple(dataclasses.replace(op, cost=float(cost)) for op, cost in zip(graph.ops, costs, strict=True))
     return dataclasses.replace(graph, ops=ops, cost_unit=unit, cost_origin=origin)
@@ -134,7 +140,6 @@ def node_operations(folded: FoldedStep) -> list[float]:
 
 def measure_nodes(
     folded: FoldedStep,
-    batch: Sequence[tf.Tensor],
     known: KnownCosts,
     report: Report,
     cancelled: Cancelled,
@@ -143,7 +148,7 @@ def measure_nodes(
 ) -> tuple[NodeCosts, dict[str, Any]]:
     counts = _RunCounts.for_rest_of(known, folded.graph.n)
     report(Progress("measure", message="building the step that is measured"))
-    runs = _Runs(folded, schedule, compile_step(folded, schedule), batch, meter)
+    runs = _Runs(folded, schedule, compile_step(folded, schedule), folded.traced.loaded.make_batch(), meter)
     what = "a scheduled step" if schedule.recomputations else "the plain step"
     with _restored(folded.traced.variables), _explained(what):
         _run_to_measure(runs, counts, known, report, cancelled)
@@ -338,5 +343,4 @@ def compile_step(folded: FoldedStep, schedule: Schedule) -> Any:
         outputs: EmittedOutputs = step(*tensors)
         return outputs.loss, outputs.predictions
 
-    loaded = folded.traced.loaded
-    return tf.function(run, autograph=False).get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+    return tf.function(run, autograph=False).get_concrete_function(*folded.traced.loaded.specs)

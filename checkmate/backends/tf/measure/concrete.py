@@ -76,7 +76,7 @@ def compiled_step(
     body = step_body(folded, steps, with_gradients=with_gradients, xla=xla)
     compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
     function = tf.function(body, autograph=False, jit_compile=compiled)
-    return function.get_concrete_function(*loaded.input_specs, *loaded.label_specs)
+    return function.get_concrete_function(*loaded.specs)
 
 
 def compiled_memory(folded: FoldedStep, steps: list[int] | None, xla: XlaEmission) -> StepCompilation:
@@ -85,7 +85,7 @@ def compiled_memory(folded: FoldedStep, steps: list[int] | None, xla: XlaEmissio
     A NotCompiledError: XLA cannot compile it.
     """
     loaded = folded.traced.loaded
-    return compile_step(step_body(folded, steps, xla=xla), [*loaded.input_specs, *loaded.label_specs])
+    return compile_step(step_body(folded, steps, xla=xla), loaded.specs)
 
 
 def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:

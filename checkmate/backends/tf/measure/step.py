@@ -20,8 +20,14 @@ import tensorflow as tf
 
 from checkmate.backends.outcomes import Outcome, compared
 from checkmate.backends.tf.allocator.learn import askers_by_name
-from checkmate.backends.tf.costs.session import choose_device, flat_batch, prepare
-from checkmate.backends.tf.devices import make_exact, peak_bytes, reset_peak, settings_here, warms_up
+from checkmate.backends.tf.devices import (
+    choose_device,
+    make_exact,
+    peak_bytes,
+    reset_peak,
+    settings_here,
+    warms_up,
+)
 from checkmate.backends.tf.emit.other_trace import moved_steps
 from checkmate.backends.tf.emit.reload_probe import settled
 from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_bytes
@@ -36,6 +42,7 @@ from checkmate.backends.tf.memory_check import explain_exhausted_memory, require
 from checkmate.backends.tf.node_times import op_starts
 from checkmate.backends.tf.profiler import MemoryEvent, StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.trace import Unplanned
 from checkmate.backends.tf.xla.tied import XlaEmission, emission_of
 from checkmate.errors import StepTooLargeError
@@ -121,11 +128,11 @@ def _made(task: Mapping[str, Any]) -> _ReadyStep:
 
 def _ready_step(task: Mapping[str, Any], kind: str) -> _ReadyStep:
     steps, xla = task.get("steps"), emission_of(task)
-    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+    folded = trace_request(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     what = "the plain step" if steps is None else "the scheduled step"
     require_room(folded.graph, schedule_of(folded, steps), what=what)
     function = compiled_step(folded, steps, xla=xla)
-    batch = flat_batch(folded.traced.loaded)
+    batch = folded.traced.loaded.make_batch()
     small_chunks = None if steps is None or xla is not None else SmallChunks(folded.structure)
     return _ReadyStep(folded, function, batch, small_chunks, kind)
 
@@ -225,8 +232,8 @@ def compare_each(task: Mapping[str, Any], schedules: Sequence[Sequence[int]]) ->
     if task.get("exact"):
         make_exact(device.kind, _SEED)
     with explain_exhausted_memory("the plain step"):
-        folded = prepare(request, here=True, report=silent, cancelled=never)
-        batch = flat_batch(folded.traced.loaded)
+        folded = trace_request(request, here=True, report=silent, cancelled=never)
+        batch = folded.traced.loaded.make_batch()
         if task.get("nodes") is not None:
             schedules = [moved_steps(steps, task["nodes"], task["op_types"], folded) for steps in schedules]
         xla = emission_of(task)
@@ -313,7 +320,7 @@ def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns the fields of ``XlaMemory`` and ``seconds``. A NotCompiledError: XLA cannot compile it.
     """
-    folded = prepare(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+    folded = trace_request(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     made = compiled_memory(folded, task["steps"], emission_of(task) or XlaEmission())
     memory = made.memory
     return {

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import BatchLayout
-from checkmate.models.arrays import ArraySpec, random_input, random_label
+from checkmate.models.arrays import packed
 from checkmate.models.inputs import Inputs
 from checkmate.models.losses import Labels
+
+NO_INPUTS, NO_LABELS = Inputs((), (), ()), Labels((), (), (), ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +48,9 @@ class OwnStep:
 class LoadedModel:
     """A compiled Keras model and the description of one batch, flat.
 
-    Structures have the index of a spec at every leaf; -1 where an output has no loss and so no label.
-    ``vocabularies``: how many token ids are legal, 0: no ids. ``label_kinds``: as in ``models.arrays``.
     ``notes``: every default that was taken. ``jit_compiled``: XLA compiles it. ``own``: the step, where it is
-    not Keras's own; all its tensors are inputs then, and ``model`` may be a ``ModelLike``.
+    not Keras's own; all its tensors are inputs then, nothing more is known of them and of labels, and
+    ``model`` may be a ``ModelLike``.
     """
 
     model: Any
@@ -58,40 +58,34 @@ class LoadedModel:
     batch_size: int
     input_specs: tuple[tf.TensorSpec, ...]
     label_specs: tuple[tf.TensorSpec, ...] = ()
-    input_structure: Any = None
-    label_structure: Any = None
-    vocabularies: tuple[int, ...] = ()
-    label_kinds: tuple[str, ...] = ()
-    label_classes: tuple[int, ...] = ()
+    inputs: Inputs = NO_INPUTS
+    labels: Labels = NO_LABELS
     notes: tuple[str, ...] = ()
     jit_compiled: bool = False
     own: OwnStep | None = None
 
     @property
+    def specs(self) -> tuple[tf.TensorSpec, ...]:
+        """What the step takes: inputs, then labels."""
+        return (*self.input_specs, *self.label_specs)
+
+    @property
     def any_batch(self) -> bool:
         return self.own is None or self.own.sized
 
-    def pack_inputs(self, tensors: Sequence[tf.Tensor]) -> Any:
-        return _pack(self.input_structure, tensors)
+    def pack(self, tensors: Sequence[tf.Tensor]) -> tuple[Any, Any]:
+        """Return flat inputs and labels as the model's call and its loss take them."""
+        count = len(self.input_specs)
+        return packed(self.inputs.structure, tensors[:count]), packed(self.labels.structure, tensors[count:])
 
-    def pack_labels(self, tensors: Sequence[tf.Tensor]) -> Any:
-        return _pack(self.label_structure, tensors)
-
-    def make_batch(self, seed: int = 0) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Return random but legal (inputs, labels), flat; the example of a step that is not Keras's own."""
-        if self.own is not None:
-            return [_tensor(*pair) for pair in zip(self.own.values, self.input_specs, strict=True)], []
+    def make_batch(self, seed: int = 0) -> list[tf.Tensor]:
+        """Return random but legal inputs and labels; the example of a step that is not Keras's own."""
         random = np.random.default_rng(seed)
-        inputs = [
-            _tensor(random_input(random, ArraySpec(tuple(spec.shape), spec.dtype.name), size), spec)
-            for spec, size in zip(self.input_specs, self.vocabularies, strict=True)
+        own = None if self.own is None else self.own.values
+        values = own or [*self.inputs.random(random), *self.labels.random(random)]
+        return [
+            tf.cast(tf.constant(value), spec.dtype) for value, spec in zip(values, self.specs, strict=True)
         ]
-        kinds = zip(self.label_specs, self.label_kinds, self.label_classes, strict=True)
-        labels = [
-            _tensor(random_label(random, tuple(spec.shape), kind, classes), spec)
-            for spec, kind, classes in kinds
-        ]
-        return inputs, labels
 
 
 def keras_model(
@@ -104,25 +98,9 @@ def keras_model(
     notes: tuple[str, ...] = (),
     jit_compiled: bool = False,
 ) -> LoadedModel:
-    return LoadedModel(
-        model,
-        name,
-        batch_size,
-        tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in inputs.specs),
-        tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in labels.specs),
-        inputs.structure,
-        labels.structure,
-        inputs.vocabularies,
-        labels.kinds,
-        labels.classes,
-        notes,
-        jit_compiled,
-    )
+    x, y = _specs(inputs), _specs(labels)
+    return LoadedModel(model, name, batch_size, x, y, inputs, labels, notes, jit_compiled)
 
 
-def _pack(structure: Any, tensors: Sequence[tf.Tensor]) -> Any:
-    return keras.tree.map_structure(lambda index: None if index < 0 else tensors[index], structure)
-
-
-def _tensor(values: np.ndarray, spec: tf.TensorSpec) -> tf.Tensor:
-    return tf.cast(tf.constant(values), spec.dtype)
+def _specs(described: Inputs | Labels) -> tuple[tf.TensorSpec, ...]:
+    return tuple(tf.TensorSpec(spec.shape, spec.dtype) for spec in described.specs)

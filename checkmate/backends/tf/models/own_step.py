@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments, flatten_data
-from checkmate.backends.tf.models.model import LoadedModel, ModelLike, OwnStep, keras_model
+from checkmate.backends.tf.models.model import NO_LABELS, LoadedModel, ModelLike, OwnStep, keras_model
 from checkmate.errors import CheckmateError, DynamicShapeError, JitCompiledError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec
 from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
@@ -34,7 +34,6 @@ from checkmate.request import ModelRequest, Target
 _UNBOUND = re.compile(r"Binding inputs to tf.function failed due to `(.+?)`")
 _MOST_ITEMS = 10_000  # of one list or dictionary that may lead to layers
 _PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, tf.Tensor)
-_NO_LABELS = Labels((), (), (), None)
 
 
 def has_own_step(model: Any) -> bool:
@@ -162,12 +161,10 @@ def _likely_batches(model: Any, request: ModelRequest) -> Iterator[tuple[Any, li
     """Yield batches that ``model`` may be trained on, with labels if it has a loss, then without."""
     inputs, where = _inputs(model, request)
     labels = _labels(model, inputs, request.batch_size)
-    for wanted in (labels, _NO_LABELS) if labels.specs else (_NO_LABELS,):
+    for wanted in (labels, NO_LABELS) if labels.specs else (NO_LABELS,):
         plain = keras_model(model, model.name, request.batch_size, inputs, wanted)
-        x, y = plain.make_batch()
-        data = plain.pack_inputs(x)
-        if wanted.specs:
-            data = data, plain.pack_labels(y)
+        x, y = plain.pack(plain.make_batch())
+        data = (x, y) if wanted.specs else x
         what = " and ".join(f"{spec.dtype} of {_show(spec)}" for spec in (*inputs.specs, *wanted.specs))
         yield data, [*inputs.notes, *wanted.notes, f"its train_step is given {what}{where}"]
 
@@ -190,11 +187,11 @@ def _inputs(model: Any, request: ModelRequest) -> tuple[Inputs, str]:
 def _labels(model: Any, inputs: Inputs, batch_size: int) -> Labels:
     """Return the labels that the compiled loss takes; none where not known."""
     if getattr(model, "loss", None) is None:
-        return _NO_LABELS
+        return NO_LABELS
     try:
         outputs = model.output if inputs_of(model) else build_subclassed(model, inputs)
     except TraceError:  # it is never called as a whole
-        return _NO_LABELS
+        return NO_LABELS
     return describe_labels(model, outputs, batch_size)
 
 

@@ -58,8 +58,7 @@ def with_split_loops(traced: TracedStep) -> TracedStep:
         return made[traced.loss.name]
 
     made = rewriter.made
-    specs = (*traced.loaded.input_specs, *traced.loaded.label_specs)
-    function = tf.function(step, autograph=False).get_concrete_function(*specs)
+    function = tf.function(step, autograph=False).get_concrete_function(*traced.loaded.specs)
     ops = function.graph.get_operations()[: rewriter.count]
     return dataclasses.replace(
         traced,

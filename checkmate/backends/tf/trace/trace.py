@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -94,8 +94,7 @@ def step_function(
     model, told = loaded.model, note or (lambda name: None)
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
-        x = loaded.pack_inputs(tensors[: len(loaded.input_specs)])
-        y = loaded.pack_labels(tensors[len(loaded.input_specs) :])
+        x, y = loaded.pack(tensors)
 
         def loss_of(predictions: Any) -> tf.Tensor:
             return model.compute_loss(x=x, y=y, y_pred=predictions, training=True)
@@ -130,16 +129,9 @@ def train_on(
     return loss, predictions, flat
 
 
-class StepMaker(Protocol):
-    """Make the Python function that is traced; ``step_function`` is one."""
-
-    def __call__(self, loaded: LoadedModel, /, *, note: Callable[[str], None]) -> Callable[..., StepOutputs]:
-        """Return the step of ``loaded``, a function of flat inputs and labels."""
-
-
 def trace_step(
     loaded: LoadedModel,
-    make: StepMaker = step_function,
+    make: Callable[..., Callable[..., StepOutputs]] = step_function,
     *,
     for_xla: bool = False,
     with_gradients: bool = False,
@@ -157,9 +149,8 @@ def trace_step(
         outputs[:] = [make(loaded, note=note)(*tensors)]
         return outputs[0] if with_gradients else outputs[0][0]
 
-    specs = (*loaded.input_specs, *loaded.label_specs)
     try:
-        concrete, whole_loops = concrete_step(traced, specs, for_xla=for_xla)
+        concrete, whole_loops = concrete_step(traced, loaded.specs, for_xla=for_xla)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
         raise TraceError(
             f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
