@@ -10,7 +10,6 @@ from pathlib import Path
 from app.state.solve import Aim
 from checkmate.catalog.bundled import graph_files, graph_name
 from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.machine.supported import is_of_jax
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 
@@ -70,7 +69,7 @@ def as_commands(shown: OnScreen) -> str:
     name = _file_name(shown.graph)
     graph, schedule = _graph_argument(shown, f"{name}.json"), f"{name}.schedule.json"
     lines, request = [], shown.request
-    backend = ["KERAS_BACKEND=jax"] if is_of_jax(shown.graph) else []
+    backend = [shown.graph.runner.environment] if shown.graph.runner.environment else []
     if shown.file is None and request is not None:
         costs = ["--costs", "analytic"] if shown.estimated else []
         lines.append([*backend, "checkmate", "profile", *_model_arguments(request), *costs, "-o", graph])
@@ -86,8 +85,8 @@ def as_commands(shown: OnScreen) -> str:
 def as_python(shown: OnScreen) -> str:
     """Return Python that leads to what is on screen."""
     lines, request = ["from pathlib import Path", "", "import checkmate", ""], shown.request
-    if is_of_jax(shown.graph):  # before anything imports Keras
-        lines = ["import os", "", 'os.environ["KERAS_BACKEND"] = "jax"', "", *lines]
+    if shown.graph.runner.environment:  # before anything imports Keras
+        lines = ["import os", "", f'os.environ["KERAS_BACKEND"] = "{shown.graph.runner.backend}"', "", *lines]
     if request is not None:
         lines.append(f"request = checkmate.{_written(request)}")
     if shown.file is not None:

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.presenters.wording import as_sentence, is_for_xla, strong
+from app.presenters.wording import as_sentence, strong
 from app.state.knowledge import ListedSchedule
 from checkmate import __version__
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.supported import JAX, versions
+from checkmate.machine.supported import versions
 from checkmate.memory.simulate import simulate
-from checkmate.request import Target
+from checkmate.runner import Runner, runner_of
 from checkmate.units import Budget, format_bytes, format_seconds, plural
 
 _CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
@@ -38,7 +38,7 @@ def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]
     """Return the budget that the dialog begins with, as text and exactly. XLA gives out other bytes than the
     graph counts. There it is a share of the plain step as XLA compiles it."""
     size = default_budget(found, budget_bytes)
-    if not is_for_xla(found.graph):
+    if not found.graph.runner.compiled:
         return format_bytes(size), Budget(bytes_=size)
     plain = simulate(found.graph, Schedule.plain(found.graph)).peak_bytes
     share = min(1.0, max(budget_bytes, found.peak_bytes) / max(1, plain))
@@ -80,21 +80,20 @@ def _sentences(texts: Iterable[str]) -> str:
 
 
 def _peak_name(report: Mapping[str, Any]) -> str:
-    if _is_of_jax(report):
+    runner = _runner(report)
+    if not runner.metered:
         return "peak, as XLA says"
-    if report.get("settings", {}).get("target") == Target.XLA:
-        return "peak, by XLA and as the allocator counts"
-    return "peak, as the allocator counts"
+    return f"peak, {'by XLA and ' if runner.compiled else ''}as the allocator counts"
 
 
-def _is_of_jax(report: Mapping[str, Any]) -> bool:
-    return bool(report.get("settings", {}).get("framework") == JAX)
+def _runner(report: Mapping[str, Any]) -> Runner:
+    return runner_of(report.get("settings", {}))
 
 
 def _plain(report: Mapping[str, Any]) -> tuple[str, str]:
     peak, seconds = report["peak_bytes"], report["seconds"]
     predicted = _together(peak["plain_predicted"], seconds["plain_predicted"])
-    if peak["plain_measured"] is None and not _is_of_jax(report):
+    if peak["plain_measured"] is None and _runner(report).metered:
         return predicted, "does not fit"
     return predicted, _together(peak["plain_measured"], seconds["plain_measured"])
 

@@ -15,7 +15,7 @@ from app.presenters.axes import StepAxis
 from app.presenters.memory_curve import line_in_columns
 from app.presenters.range_rows import Cell
 from app.presenters.view_tables import ViewTable
-from app.presenters.wording import batch_text, is_for_xla
+from app.presenters.wording import batch_text
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.machine.cost_origin import cost_text
@@ -232,7 +232,7 @@ def _types(graph: Graph) -> str:
 def _target(graph: Graph) -> str:
     if not graph.origin.target:
         return "not said"
-    return "XLA" if is_for_xla(graph) else "TensorFlow's executor"
+    return "XLA" if graph.runner.compiled else "TensorFlow's executor"
 
 
 def _device(graph: Graph) -> str:

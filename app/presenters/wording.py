@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph
 from checkmate.machine.cost_origin import doubt_words, elsewhere_words, origin_words
-from checkmate.machine.supported import JAX, is_of_jax, keras_backend
+from checkmate.machine.supported import keras_backend
 from checkmate.progress import FillState
-from checkmate.request import Target
+from checkmate.runner import JAX
 from checkmate.units import format_bytes, plural
 
 _TYPED = ("checkmate", "pip", "dask")  # commands, which keep their case
@@ -38,35 +38,30 @@ def _counted(graph: Graph) -> str:
     return "operation counts" if graph.cost_unit is CostUnit.FLOP else "operations and bytes"
 
 
-def is_for_xla(graph: Graph) -> bool:
-    """Return whether XLA compiles the step of ``graph``."""
-    return graph.origin.target == Target.XLA
-
-
 def why_other_backend(graph: Graph) -> str:
     """Say why the step of ``graph`` cannot be run here; empty if it can be. The window's processes have the
     environment that it was started with, and Keras's backend is part of it."""
     here = keras_backend()
-    if is_of_jax(graph) and here != JAX:
-        return "This step is JAX's. Start the window with KERAS_BACKEND=jax to export it."
-    if not is_of_jax(graph) and here == JAX:
-        return "This step is not JAX's. Start the window with KERAS_BACKEND=tensorflow to export it."
-    return ""
+    needed = graph.runner.backend
+    if needed == here or JAX not in (needed, here):
+        return ""
+    whose = "JAX's" if needed == JAX else "not JAX's"
+    return f"This step is {whose}. Start the window with KERAS_BACKEND={needed} to export it."
 
 
 def target_text(graph: Graph) -> str:
     """Say what runs the step; empty where that is TensorFlow's executor."""
-    return "compiled by XLA" if is_for_xla(graph) else ""
+    return "compiled by XLA" if graph.runner.compiled else ""
 
 
 def live_source(graph: Graph) -> str:
     """Say where the second curve of live bytes is from, beside the predicted."""
-    return "XLA's buffers" if is_for_xla(graph) else "measured"
+    return "XLA's buffers" if graph.runner.compiled else "measured"
 
 
 def target_hint(graph: Graph) -> str:
     """Say what is different where XLA compiles the step."""
-    if not is_for_xla(graph):
+    if not graph.runner.compiled:
         return ""
     return (
         "XLA compiles this step. It fuses ops and gives out other bytes than the graph counts: an export "

@@ -17,11 +17,12 @@ from checkmate.errors import NoScheduleError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.supported import JAX, TENSORFLOW, require_backend
+from checkmate.machine.supported import require_backend
 from checkmate.memory.simulate import simulate
 from checkmate.memory.step_requests import InitialAllocations, StepRequests
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
+from checkmate.runner import JAX, TENSORFLOW
 from checkmate.units import Budget, format_bytes_up
 
 Way = TypeVar("Way")

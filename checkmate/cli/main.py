@@ -33,7 +33,7 @@ from checkmate.cli.commands import (
 )
 from checkmate.cli.parser import Parser
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
-from checkmate.machine.supported import JAX, keras_backend, why_unsupported
+from checkmate.machine.supported import steps_are_tensorflows
 from checkmate.terminal import Interrupt, without_native_chatter
 
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
     # Silence TensorFlow's C++ start-up messages, in this process only, unless the user has set the level.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
-    if keras_backend() != JAX and not why_unsupported():  # the command that needs TensorFlow reports it
+    if steps_are_tensorflows():  # the command that needs TensorFlow reports it
         from checkmate.backends.tf.environment import prepare_own_process
 
         prepare_own_process()

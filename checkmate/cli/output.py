@@ -9,7 +9,6 @@ from typing import Any
 from checkmate.errors import ExitCode
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
-from checkmate.request import Target
 from checkmate.terminal import complain as complain
 from checkmate.terminal import emit as emit
 
@@ -45,7 +44,7 @@ def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
 
 def target_words(graph: Graph) -> str:
     """Return that XLA is to compile the step, or nothing."""
-    return ", for XLA" if graph.origin.target == Target.XLA else ""
+    return ", for XLA" if graph.runner.compiled else ""
 
 
 def fit_exit_code(*, fits: bool, refuted: bool) -> ExitCode:

@@ -24,8 +24,6 @@ from checkmate.machine.cost_origin import (
     pace_words,
     reading_words,
 )
-from checkmate.machine.supported import JAX
-from checkmate.request import Target
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
 _XLA = "read from XLA's compiled step"
@@ -73,15 +71,15 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
 
 def report_text(found: VerificationReport, directory: Path | None) -> str:
     """Return what ``verify``, ``export`` and ``run`` print."""
-    of_jax = found.settings.get("framework") == JAX
-    batch = f", batch {found.batch_size}" if found.batch_size or not of_jax else ""
+    metered = found.runner.metered
+    batch = f", batch {found.batch_size}" if found.batch_size or metered else ""
     return "\n".join(
         [
             f"{found.model}{batch}, on {found.device}{_run_by(found)}: "
             f"{'as promised' if found.ok else 'NOT as promised'}",
             *(f"  problem: {problem}" for problem in found.problems),
             f"  budget         {format_bytes(found.budget_bytes)}",
-            *(_jax_lines(found) if of_jax else _measured_lines(found)),
+            *(_measured_lines(found) if metered else _compiled_lines(found)),
             f"  steps          {found.steps}, {found.recomputations} of them recomputed",
             *(f"  note: {note}" for note in found.notes),
             *([] if directory is None else [f"wrote {directory}: {_how_to_train(found, directory)}"]),
@@ -90,22 +88,14 @@ def report_text(found: VerificationReport, directory: Path | None) -> str:
 
 
 def _run_by(found: VerificationReport) -> str:
-    if found.settings.get("framework") == JAX:
-        return ", by JAX"
-    if _for_xla(found):
-        return ", compiled by XLA"
+    if found.runner.by:
+        return f", {found.runner.by}"
     kernels = {"onednn": " with oneDNN's kernels", "eigen": " with Eigen's kernels"}
     return kernels.get(str(found.settings.get("kernels", "")), "")
 
 
-def _for_xla(found: VerificationReport) -> bool:
-    return found.settings.get("target") == Target.XLA
-
-
 def _how_to_train(found: VerificationReport, directory: Path) -> str:
-    if found.settings.get("framework") == JAX:
-        return "step.jax-export is for jax.export.deserialize; see export.json"
-    return f"try  {_python()} {shlex.quote(str(directory / 'train_example.py'))}"
+    return found.runner.loading or f"try  {_python()} {shlex.quote(str(directory / 'train_example.py'))}"
 
 
 def _python() -> str:
@@ -119,10 +109,10 @@ def _python() -> str:
 def _measured_lines(found: VerificationReport) -> list[str]:
     peak = {name: format_bytes(size, "not measured") for name, size in found.peak_bytes.items()}
     seconds = {name: format_seconds(each, none="not known") for name, each in found.seconds.items()}
-    plain, by = peak["plain_measured"], "XLA says" if _for_xla(found) else "predicted"
+    plain, by = peak["plain_measured"], "XLA says" if found.runner.compiled else "predicted"
     if found.peak_bytes["plain_measured"] is None:
         plain = f"does not fit (predicted {peak['plain_predicted']})"
-    elif _for_xla(found):
+    elif found.runner.compiled:
         plain += f" (XLA says {peak['plain_predicted']})"
     lines = [f"  measured peak  {peak['measured']} ({by} {peak['predicted']}); plain step {plain}"]
     if found.peak_bytes.get("reloaded_measured") is not None:
@@ -168,7 +158,7 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
     if own and not worst["error"]:
         apart = "no difference"
     same_kernels, usual = "with the same kernels", "with default kernels"
-    if _for_xla(found):
+    if found.runner.compiled:
         same_kernels, usual = "with the same kernels, op by op", "compiled by XLA"
     lines = [f"{head} {same_kernels}; {usual} {apart}"]
     if loss["optimized"] is not None and loss["plain"] is not None:
@@ -187,7 +177,7 @@ def _predicted(seconds: Mapping[str, float | None]) -> str:
     return f"{format_seconds(profiled)} as profiled, {format_seconds(today)} scaled by today's plain step"
 
 
-def _jax_lines(found: VerificationReport) -> list[str]:
+def _compiled_lines(found: VerificationReport) -> list[str]:
     peak = {name: format_bytes(size, "not known") for name, size in found.peak_bytes.items()}
     lines = [f"  peak           {peak['predicted']}; plain step {peak['plain_predicted']} ({_XLA})"]
     if found.peak_bytes.get("reloaded_predicted") is not None:

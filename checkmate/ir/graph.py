@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from checkmate.errors import GraphError
 from checkmate.ir.arrays import Rows, read_only
 from checkmate.ir.origin import Origin
+from checkmate.runner import Runner, runner_of
 
 _LARGEST_TOTAL = 2**62  # bytes; keeps every sum of sizes inside int64
 
@@ -140,6 +141,10 @@ class Graph:
     @cached_property
     def origin(self) -> Origin:
         return Origin.of(self.metadata)
+
+    @property
+    def runner(self) -> Runner:
+        return runner_of(self.metadata)
 
     @property
     def device_kind(self) -> str:

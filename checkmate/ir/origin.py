@@ -12,10 +12,10 @@ class Origin:
     """Where a graph is from. Metadata can come from a file: what is of another type there is left out.
 
     ``request``: as ``ModelRequest.to_json`` has it. ``profile``: how costs were measured. ``kernels``: the
-    library whose memory rules hold. ``framework``: jax, or TensorFlow where it is empty.
-    ``step_fingerprint``: of the step as traced, before the bytes of ``learned_workspace`` and
-    ``learned_reserves``, and the requests of ``learned_pieces``, were learned. ``built_from_layers``: every
-    cost and size is in proportion to the batch. ``extrapolated_from_batch``: it was scaled from this batch.
+    library whose memory rules hold. ``step_fingerprint``: of the step as traced, before the bytes of
+    ``learned_workspace`` and ``learned_reserves``, and the requests of ``learned_pieces``, were learned.
+    ``built_from_layers``: every cost and size is in proportion to the batch. ``extrapolated_from_batch``: it
+    was scaled from this batch.
     """
 
     request: Mapping[str, Any] = field(default_factory=dict)
@@ -24,7 +24,6 @@ class Origin:
     notes: tuple[str, ...] = ()
     kernels: str = ""
     target: str = ""
-    framework: str = ""
     tensorflow: str = ""
     fused: bool = False
     tensorflow_ops: int = 0

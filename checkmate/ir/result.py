@@ -10,6 +10,7 @@ from typing import Any
 
 from checkmate.errors import InfeasibleError, NoScheduleError, SolveCancelledError, SolveFailedError
 from checkmate.ir.schedule import Schedule
+from checkmate.runner import Runner, runner_of
 
 
 class SolveStatus(StrEnum):
@@ -173,6 +174,10 @@ class VerificationReport:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+    @property
+    def runner(self) -> Runner:
+        return runner_of(self.settings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,6 @@ from checkmate.catalog.cards import Card
 from checkmate.errors import UsageError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op
 from checkmate.largest.scaling import BatchScaling
-from checkmate.machine.supported import is_of_jax
 
 OF_OPERATIONS, OF_BANDWIDTH = 0.5, 0.75  # the share of a card's peaks that ops reach
 START_S = 5e-6  # of one kernel
@@ -35,7 +34,7 @@ def require_operations(graph: Graph) -> None:
     Raises:
         UsageError: they are not.
     """
-    if is_of_jax(graph):
+    if not graph.runner.metered:
         raise UsageError(
             f"the costs of {graph.name!r} are counted in seconds of the device that JAX ran on, so nothing "
             "says what they are on another card",

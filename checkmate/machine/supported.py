@@ -14,12 +14,9 @@ from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from checkmate.errors import UnsupportedVersionError, UsageError
-
-if TYPE_CHECKING:
-    from checkmate.ir.graph import Graph
+from checkmate.runner import JAX, TENSORFLOW
 
 OLDEST, NEWEST = (2, 19), (2, 21)  # of TensorFlow, both included
 OLDEST_KERAS = (3, 12)
@@ -73,15 +70,17 @@ def versions(libraries: Sequence[str]) -> dict[str, str]:
     return found
 
 
-JAX, TENSORFLOW = "jax", "tensorflow"
-
-
 def keras_backend() -> str:
     """Return Keras's backend: that of the imported Keras, else ``KERAS_BACKEND``, else of ``keras.json``."""
     keras = sys.modules.get("keras")
     if keras is not None and hasattr(keras, "config"):
         return str(keras.config.backend())
     return os.environ.get("KERAS_BACKEND") or _configured() or TENSORFLOW
+
+
+def steps_are_tensorflows() -> bool:
+    """Return whether a supported TensorFlow computes the steps here."""
+    return keras_backend() != JAX and not why_unsupported()
 
 
 def require_backend() -> str:
@@ -105,11 +104,6 @@ def require_backend() -> str:
     if backend == TENSORFLOW:
         require_supported()
     return backend
-
-
-def is_of_jax(graph: Graph) -> bool:
-    """Return whether a graph is of a JAX step, by its metadata."""
-    return graph.origin.framework == JAX
 
 
 def _configured() -> str:

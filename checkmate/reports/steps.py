@@ -19,6 +19,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.reports.curves import ORIGINS
 from checkmate.reports.grouping import REPORT, SCHEDULE, Loaded
 from checkmate.reports.html import Block, Note, Picture, Section, Table
+from checkmate.runner import Runner, runner_of
 from checkmate.units import NONE, format_bytes, format_overhead, format_seconds, plural
 
 _CAPTION = (
@@ -91,18 +92,18 @@ def _report_facts(told: Fields) -> list[str]:
     ]
 
 
-def _is_of_jax(told: Fields) -> bool:
-    return bool(told.get("settings", dict, {}).get("framework") == "jax")
+def _runner(told: Fields) -> Runner:
+    return runner_of(told.get("settings", dict, {}))
 
 
 def _peak_name(told: Fields) -> str:
-    return "peak, as XLA says" if _is_of_jax(told) else "peak on the allocator's meter"
+    return "peak on the allocator's meter" if _runner(told).metered else "peak, as XLA says"
 
 
 def _report_cards(told: Fields) -> list[tuple[str, str]]:
     peak, gradients = told.get("peak_bytes", dict), told.get("gradients", dict)
-    how = "as XLA says" if _is_of_jax(told) else "measured"
-    kind = "predicted" if _is_of_jax(told) else "measured"  # XLA plans its buffers; none is measured
+    # XLA plans its buffers; none is measured.
+    how, kind = ("measured", "measured") if _runner(told).metered else ("as XLA says", "predicted")
     measured, plain = peak.get(kind), peak.get(f"plain_{kind}")
     smaller = f" (−{100 * (1 - measured / plain):.0f} % against the plain step)" if measured and plain else ""
     same = "bitwise equal" if gradients.get("bitwise") else "equal" if gradients.get("equal") else "DIFFERENT"

@@ -13,9 +13,10 @@ from checkmate.arguments import on_miss_of, step_budget_of, target_of
 from checkmate.errors import UsageError
 from checkmate.machine.cost_store import plans_folder
 from checkmate.machine.plan_store import PlanStore
-from checkmate.machine.supported import JAX, require_backend
+from checkmate.machine.supported import require_backend
 from checkmate.planning.plan_request import PlanRequest, training_solver
 from checkmate.request import OnMiss, Target
+from checkmate.runner import JAX
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget
 

@@ -17,7 +17,7 @@ from checkmate import planning
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import report_to_json, result_from_json, result_to_json
 from checkmate.ir.graph import Graph
-from checkmate.machine.supported import JAX, keras_backend, why_unsupported
+from checkmate.machine.supported import steps_are_tensorflows
 from checkmate.processes.messages import Message
 from checkmate.processes.serve import Server
 from checkmate.request import ModelRequest
@@ -33,7 +33,7 @@ class DeviceServer(Server):
     @classmethod
     def main(cls) -> NoReturn:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        if keras_backend() != JAX and not why_unsupported():  # else the first task is answered by saying so
+        if steps_are_tensorflows():  # else the first task is answered by saying so
             from checkmate.backends.tf.environment import prepare_own_process
 
             prepare_own_process()

@@ -7,7 +7,7 @@ room is the longest of these names that a module begins with. ``checkmate.`` is 
 from __future__ import annotations
 
 FLOORS = (
-    "units request text_table certificate app.actions app.crash_log",
+    "units request runner text_table certificate app.actions app.crash_log",
     "errors fields",
     "ir progress fallback catalog",
     "formats memory records terminal processes app.layout app.theme",

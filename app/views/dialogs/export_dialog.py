@@ -14,7 +14,7 @@ from app.models.session import Session
 from app.presenters.export_result import first_budget, result_text
 from app.presenters.paper import LEAST_POINTS, MOST_POINTS, FigureFile, Paper, Shows, Width
 from app.presenters.schedule_rows import cost_text
-from app.presenters.wording import as_sentence, is_for_xla, strong
+from app.presenters.wording import as_sentence, strong
 from app.views.common.widgets import ChoiceBox, DecimalBox, called, in_column, in_row, label, push_button
 from checkmate.errors import UsageError
 from checkmate.units import Budget, format_bytes, parse_budget
@@ -63,7 +63,7 @@ class ExportDialog(QDialog):
 
     def _promise(self) -> str:
         over = "If the peak is over the budget, tries a smaller schedule, a minute or two each."
-        if is_for_xla(self._found.graph):
+        if self._found.graph.runner.compiled:
             over = (
                 "XLA compiles it where it is loaded, and says its bytes: schedules are compiled until one\n"
                 "keeps the budget."

@@ -28,9 +28,9 @@ from checkmate.formats.schedule import write_records
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.machine.cost_origin import file_facts
-from checkmate.machine.supported import is_of_jax
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
+from checkmate.runner import JAX
 from checkmate.units import Budget
 
 _COUNTED = "costs are counted: XLA fuses ops, so none is timed by itself"
@@ -150,7 +150,7 @@ class JaxBackend:
     def step_of_file(
         self, request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
     ) -> JaxStep:
-        if not is_of_jax(graph):
+        if graph.runner.backend != JAX:
             raise UsageError(
                 f"the graph {graph.name!r} is not of a JAX step, and Keras is set up for JAX here",
                 hint="make a graph of the JAX step: checkmate profile MODEL; or set KERAS_BACKEND=tensorflow",

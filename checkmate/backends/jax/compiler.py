@@ -22,9 +22,9 @@ from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import TraceError
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.supported import JAX
 from checkmate.memory.simulate import simulate
 from checkmate.request import Target
+from checkmate.runner import JAX
 
 # Bytes that XLA takes for each of a GPU's graph at most, before anything was compiled: 1.00 to 1.04 were seen
 # where a ResNet's schedules were compiled for an H200. A plain step may hold what a scheduled one does not.

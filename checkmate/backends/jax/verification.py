@@ -12,9 +12,9 @@ from checkmate.backends.outcomes import Difference
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.ir.schedule import Schedule
-from checkmate.machine.supported import JAX
 from checkmate.memory.simulate import simulate
 from checkmate.request import ModelRequest, Target
+from checkmate.runner import JAX
 from checkmate.units import format_bytes, format_bytes_apart, plural
 
 _ROUNDING = 1e-6  # overall, equation by equation: kernels that add in no fixed order differ by that

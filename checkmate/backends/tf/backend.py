@@ -18,9 +18,9 @@ from checkmate.errors import StepTooLargeError, UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.machine.cost_store import CostStore, default_path
-from checkmate.machine.supported import TENSORFLOW, is_of_jax
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
+from checkmate.runner import TENSORFLOW
 from checkmate.units import Budget
 
 
@@ -68,7 +68,7 @@ class TensorflowBackend:
         A graph of another device, whose kernels use memory differently, gets the rules of this one; the
         report's notes say so.
         """
-        if is_of_jax(graph):
+        if graph.runner.backend != TENSORFLOW:
             raise UsageError(
                 f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {TENSORFLOW!r} here",
                 hint="set KERAS_BACKEND=jax",
