@@ -1,7 +1,7 @@
 """What a step came to, and how far what two steps came to is apart: one definition for all backends.
 
-Of Keras's own step that is its gradients. A step of the user's own need not show any: there it is what the
-step returns, and all variables after a few steps. JAX's steps return their whole state.
+Of Keras's own step that is its gradients; of a user's own what it returns, and all variables after a few
+steps; of JAX's the whole state.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Difference:
     ``bitwise``: not at all. ``whole_equal``: whole numbers, keys and truth values are the same. ``overall``:
     of all real numbers together, ‖difference‖ / ‖expected‖. ``worst``: the largest relative error of one
     array, which is ``where``. ``largest``: which array differs most, and by how much of the largest one: a
-    gradient that is zero but for rounding differs from itself by as much as it is, and beside the others that
-    is nothing. Errors are infinite where one of two values alone is not finite. ``count``: of arrays.
+    gradient that is zero but for rounding is nothing beside the others. Errors are infinite where one of two
+    values alone is not finite. ``count``: of arrays.
     """
 
     bitwise: bool
@@ -78,9 +78,9 @@ def difference(found: Outcome, expected: Outcome) -> Difference:
 
 
 def compared(reference: Outcome, again: Outcome, found: Outcome) -> dict[str, Any]:
-    """Return how far ``found`` is from ``reference``, as JSON-able data.
+    """Return how far ``found`` is from ``reference``, as JSON-able data; ``again``:
 
-    ``again``: another run of what ``reference`` is of.
+    another run of the latter.
     """
     apart = difference(found, reference)
     return {
@@ -107,12 +107,10 @@ def relative_error(found: np.ndarray, expected: np.ndarray, scale: float) -> flo
 
 
 def total_norm(tensors: Sequence[np.ndarray]) -> float:
-    """Return the norm of all ``tensors`` as one vector, in double precision."""
     return math.sqrt(sum(float(np.square(np.abs(_wide(tensor))).sum()) for tensor in tensors))
 
 
 def finite_norm(tensors: Sequence[np.ndarray]) -> float:
-    """Return the norm of what is finite in all ``tensors``, in double precision."""
     return total_norm([np.where(np.isfinite(tensor), tensor, 0) for tensor in tensors])
 
 
@@ -128,7 +126,7 @@ def _same(found: np.ndarray, expected: np.ndarray) -> bool:
 
 
 def _is_real(value: np.ndarray) -> bool:
-    """Return whether ``value`` may differ by rounding; counters and seeds are the same or not."""
+    """Whether ``value`` may differ by rounding; counters and seeds are the same or not."""
     return value.dtype.kind not in "biuOSU"
 
 

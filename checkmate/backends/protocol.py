@@ -32,10 +32,11 @@ NEAR = 1.3  # of the room: what takes more in one way will not fit in another
 
 @dataclass(frozen=True)
 class CostsWanted:
-    """How the user wants the costs of ops to be found.
+    """How the user wants the costs of ops to be found:
 
-    ``kind``: ``measured`` or ``analytic``. ``refresh``: costs that are known are measured again.
-    ``estimated``: takes the graph at estimated costs before measuring begins.
+    ``measured`` or ``analytic``; ``refresh``: measured again.
+
+    ``estimated`` takes the graph at estimated costs before measuring begins.
     """
 
     kind: str = "measured"
@@ -53,9 +54,9 @@ class Allowed:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A schedule that was measured or compiled.
+    """A schedule that was measured or compiled, whose step showed ``expected_bytes``.
 
-    ``expected_bytes``: what its step showed. ``notes``: what the report says of how it was found.
+    ``notes``: what the report says of how it was found.
     """
 
     result: SolveResult
@@ -66,7 +67,7 @@ class Fitted:
 class PlannedStep(ABC):
     """One training step of one backend, on its way from a budget to an export.
 
-    ``supplied``: a schedule of a file, made one of this step. ``report`` takes the progress.
+    ``supplied``: a schedule of a file, made one of this step.
     """
 
     supplied: SolveResult | None
@@ -75,20 +76,16 @@ class PlannedStep(ABC):
 
     @property
     @abstractmethod
-    def graph(self) -> Graph:
-        """Return what is scheduled."""
+    def graph(self) -> Graph: ...
 
     @property
     @abstractmethod
     def plain_bytes(self) -> int:
-        """Return what the plain step shows: measured, or as compiled."""
+        """What the plain step shows: measured, or as compiled."""
 
     @abstractmethod
     def own_budget(self) -> Allowed:
-        """Return the supplied schedule's own budget.
-
-        It counts requested bytes; what is allowed is at the plain step's rate.
-        """
+        """Return what the supplied schedule's own budget of requested bytes is at the plain step's rate."""
 
     def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
         """Return what the report says of a share."""
@@ -118,8 +115,7 @@ class Replica(Protocol):
     """Predicts what an allocator's meter shows for schedules of one graph."""
 
     @property
-    def graph(self) -> Graph:
-        """Return the graph that is scheduled."""
+    def graph(self) -> Graph: ...
 
     def predicted(self, steps: Sequence[int]) -> int:
         """Return the bytes that the meter should show."""
@@ -136,20 +132,19 @@ class MeteredStep(PlannedStep):
 
     @property
     @abstractmethod
-    def replica(self) -> Replica:
-        """Return what predicts the peak of a schedule."""
+    def replica(self) -> Replica: ...
 
     @property
     @abstractmethod
     def allocated_per_requested(self) -> float:
-        """Return the bytes that the meter shows for each requested one, as far as is known."""
+        """The bytes that the meter shows for each requested one, as far as is known."""
 
     @abstractmethod
     def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Fitted:
-        """Measure a schedule. ``what``: is added to what is said meanwhile.
+        """Measure a schedule; ``what`` is added to what is said meanwhile.
 
-        ``within``: a step that shows no more is compared with the plain one in the same process, where that
-        fits; None: one that shows no more than the plain step.
+        A step that shows at most ``within`` bytes (None: the plain step's) is compared with the plain one in
+        the same process, where that fits.
 
         Raises:
             StepTooLargeError: it does not fit the device.
@@ -158,7 +153,7 @@ class MeteredStep(PlannedStep):
     @property
     @abstractmethod
     def origin_notes(self) -> tuple[str, ...]:
-        """Return what the report says of costs and model, where a schedule was solved for."""
+        """What the report says of costs and model, where a schedule was solved for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +178,8 @@ class Compiler(ABC, Generic[Way, Made]):
     ``ways``: in the order in which they are tried; ``usual`` of them for each schedule, all for the smallest.
     ``rate``: the bytes that it takes for each of the graph's, as far as is known. ``near``: of the room; a
     schedule that takes more in one way is not tried in another. ``near_order``: the same, for the plain
-    order. ``says_least``: whether the smallest is compiled in all ways where nothing fits, however far it is.
-    ``segments``: schedules that recompute whole segments are preferred.
+    order. ``says_least``: whether the smallest is compiled in all ways where nothing fits. ``segments``:
+    schedules that recompute whole segments are preferred.
     """
 
     graph: Graph
@@ -206,7 +201,7 @@ class Compiler(ABC, Generic[Way, Made]):
 
     @abstractmethod
     def holds_order(self, way: Way) -> bool:
-        """Return whether all steps wait in a way, so that the plain order may take less."""
+        """Whether all steps wait in a way, so that the plain order may take less."""
 
     def price(self, schedule: Schedule, made: Made) -> float | None:
         """Return what a schedule takes as it was compiled, in any unit; None: the graph's costs count."""
@@ -227,7 +222,7 @@ class CompiledFit(Generic[Way, Made]):
 
     ``chosen``: None: the step stays plain. ``graph``: None where that was clear before it was needed.
     ``result``: what solving gave its schedule. ``compilations`` took ``compile_seconds``, the plain step's
-    included; ``solve_seconds`` are of all solves.
+    included.
     """
 
     graph: Graph | None
@@ -242,7 +237,7 @@ class CompiledFit(Generic[Way, Made]):
 
     @property
     def whole_bytes(self) -> int:
-        """Return what arguments, results and temporaries take together."""
+        """What arguments, results and temporaries take together."""
         return self.plain_bytes if self.chosen is None else self.fixed_bytes + self.chosen.temporary
 
     @property
@@ -251,12 +246,11 @@ class CompiledFit(Generic[Way, Made]):
 
     @property
     def schedule(self) -> Schedule | None:
-        """Return the chosen schedule; None: the step stays plain."""
         return None if self.chosen is None else self.chosen.schedule
 
     @property
     def overhead(self) -> float:
-        """Return the predicted extra computation, as a share of computing everything once."""
+        """The predicted extra computation, as a share of computing everything once."""
         if self.chosen is None or self.graph is None or not self.graph.base_cost:
             return 0.0
         return float(simulate(self.graph, self.chosen.schedule).cost) / self.graph.base_cost - 1
@@ -267,7 +261,6 @@ class CompiledFit(Generic[Way, Made]):
 
     @property
     def remedy(self) -> str:
-        """Return what to do where no schedule keeps the budget."""
         return f"raise the budget to {format_bytes_up(self.whole_bytes)} or more"
 
 
@@ -276,32 +269,30 @@ class Compilation(ABC, Generic[Way, Made]):
 
     @property
     @abstractmethod
-    def plain_seconds(self) -> float:
-        """Return how long compiling the plain step took."""
+    def plain_seconds(self) -> float: ...
 
     @property
     @abstractmethod
-    def graph(self) -> Graph:
-        """Return what is scheduled."""
+    def graph(self) -> Graph: ...
 
     @property
     @abstractmethod
     def plain_bytes(self) -> int:
-        """Return what arguments, results and temporaries of the plain step take together."""
+        """What arguments, results and temporaries of the plain step take together."""
 
     @property
     @abstractmethod
     def fixed_bytes(self) -> int:
-        """Return what arguments and results take, which no schedule changes."""
+        """What arguments and results take, which no schedule changes."""
 
     @property
     @abstractmethod
     def compilers(self) -> Sequence[Compiler[Way, Made]]:
-        """Return the groups of ways to compile. The next one is for where the last left much to gain."""
+        """The groups of ways to compile. The next one is for where the last left much to gain."""
 
     @property
     def last_resort(self) -> Sequence[Compiler[Way, Made]]:
-        """Return further ones, for where nothing fits: of the same ops, counted otherwise."""
+        """Further ones, for where nothing fits: of the same ops, counted otherwise."""
         return ()
 
 
@@ -310,17 +301,16 @@ class CompiledStep(PlannedStep):
 
     @property
     @abstractmethod
-    def compilation(self) -> Compilation[Any, Any]:
-        """Return what compiles its schedules."""
+    def compilation(self) -> Compilation[Any, Any]: ...
 
     @property
     def plain_bytes(self) -> int:
         return self.compilation.plain_bytes
 
     def own_budget(self) -> Allowed:
-        """Return the supplied schedule's own budget.
+        """Return what the compiler takes at the supplied budget:
 
-        It counts the graph's bytes, of which the compiler takes as many as it does of the plain step's.
+        of the graph's bytes as many as in the plain step.
         """
         assert self.supplied is not None
         graph, fixed = self.graph, self.compilation.fixed_bytes
@@ -334,8 +324,7 @@ class CompiledStep(PlannedStep):
         """Return the error for a step whose every schedule is over the budget."""
 
     @abstractmethod
-    def fitted(self, fit: CompiledFit[Any, Any], result: SolveResult) -> Fitted:
-        """Return a schedule as it was compiled. ``result``: what solving gave it."""
+    def fitted(self, fit: CompiledFit[Any, Any], result: SolveResult) -> Fitted: ...
 
 
 class BudgetSolver(Protocol):

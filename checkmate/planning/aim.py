@@ -1,9 +1,8 @@
 """Decide which requested bytes to solve for, so that a step shows nearly what it may.
 
 A schedule counts the bytes that ops request. What its step shows differs from schedule to schedule: an
-allocator hands out chunks, a compiler fuses ops. So schedules are predicted, measured or compiled, and each
-reading says where to aim next: lower until one fits, then higher until one uses the budget. ``Aim`` only
-decides; its callers solve and read.
+allocator hands out chunks, a compiler fuses ops. So each schedule that is predicted, measured or compiled
+says where to aim next: lower until one fits, then higher until one uses the budget.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ _LEAST_MOVE = 0.01  # of what a step may show: targets that are nearer give the 
 
 @dataclass(frozen=True)
 class Reading:
-    """A schedule that was predicted, measured or compiled.
-
-    It was solved for ``target`` requested bytes and requests ``requested``. Its step shows ``shown`` bytes.
+    """A schedule solved for ``target`` requested bytes, which requests ``requested``; its step shows
+    ``shown``.
     """
 
     target: int
@@ -32,10 +30,9 @@ class Reading:
 
 
 class Aim:
-    """Decides which budget in requested bytes to solve for next.
+    """Decides which budget in requested bytes to solve for next, where a step may show ``room`` bytes.
 
-    ``room`` is what a step may show. Solve for ``target`` and call ``took`` or ``found_nothing``, until
-    ``settled``.
+    Solve for ``target`` and call ``took`` or ``found_nothing``, until ``settled``.
     """
 
     def __init__(
@@ -52,10 +49,10 @@ class Aim:
     ) -> None:
         """Begin with ``target``.
 
-        ``rate`` is what a step shows for each requested byte, as far as it is known; it is never below
-        ``least_rate``. ``base_cost`` is that of computing everything once: no schedule is cheaper. ``used``
-        is the share of the room that is enough, ``worth`` the share of the cost that is worth another
-        schedule. Where nothing is found for a first target, ``whole`` is solved for.
+        ``rate``: what a step shows for each requested byte, as far as it is known, ``least_rate`` at least.
+        ``base_cost``: of computing everything once. ``used``: the share of the room that is enough;
+        ``worth``: the share of the cost that is worth another schedule. ``whole`` is solved for where nothing
+        is found for a first target.
         """
         self.room, self.target = room, target
         self.settled = False
@@ -74,14 +71,12 @@ class Aim:
         return self._low is not None
 
     def targets(self, most: int) -> Iterator[int]:
-        """Yield what to solve for, ``most`` times at most. Each is to be answered before the next."""
         for _ in range(most):
             if self.settled:
                 return
             yield self.target
 
     def took(self, reading: Reading) -> None:
-        """Take what the step of a schedule shows, and choose the next target."""
         self._rate = max(self._least_rate, reading.shown / max(1, reading.requested))
         self._least_cost = min(self._least_cost, reading.cost)
         if reading.shown <= self.room:
@@ -116,14 +111,13 @@ class Aim:
         self.settled = self.target - self._floor <= self._move
 
     def _lower(self, reading: Reading) -> None:
-        """Aim lower by what was too much. Go halfway where no schedule was found that low."""
+        """Aim lower by what was too much, or halfway where no schedule was found that low."""
         reached = min(reading.target, reading.requested)
         lower = reached - max(int((reading.shown - self.room) / self._rate), self._move)
         self.target = lower if lower > self._floor else (self._floor + reached) // 2
         self.settled = self.target - self._floor <= self._move
 
     def _raise(self, low: Reading) -> None:
-        """Aim higher by what is not used, where something is to be gained."""
         if low.shown >= self._used * self.room or not self._can_gain():
             self.settled = True
             return
@@ -135,9 +129,6 @@ class Aim:
         self.target = aim
 
     def _can_gain(self) -> bool:
-        """Return whether a cheaper schedule may be worth it.
-
-        What fits will hardly be cheaper than the cheapest that was solved for more and is over.
-        """
+        """What fits will hardly be cheaper than the cheapest that was solved for more and is over."""
         least = self._base_cost if self._high is None else self._least_cost
         return self._best_cost - least > self._worth * self._base_cost

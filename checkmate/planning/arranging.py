@@ -1,7 +1,7 @@
 """Arrange a schedule's steps so that the meter shows what is allowed.
 
-A schedule may request little enough and yet be shown as too much, because the allocator's free memory is in
-the wrong pieces. Then another order of its steps is cheaper than another schedule: it computes nothing more.
+Where the allocator's free memory is in the wrong pieces, another order of the steps is cheaper than another
+schedule: it computes nothing more.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ _ROUNDS = 3  # the requests are read anew from the best order: other inputs may 
 
 
 def arranged(replica: Replica, result: SolveResult, goal: int, cancelled: Cancelled) -> SolveResult:
-    """Return ``result`` with its steps in an order that shows less.
+    """Return ``result`` with its steps in an order that shows less, ``goal`` bytes if it can; else as it is.
 
-    It ends with the first order that should show at most ``goal`` bytes. No order requests more than the
-    result's budget. The result comes back as it is where no order is better. Every order is replayed by
-    ``check``; one that does not pass is not taken.
+    No order requests more than the result's budget; each is replayed by ``check``.
 
     Raises:
         CancelledError: the user cancelled.
@@ -45,7 +43,6 @@ def _shows(replica: Replica, result: SolveResult) -> int:
 
 
 def _searched(replica: Replica, result: SolveResult, goal: int, seed: int) -> SolveResult:
-    """Return the order that one search ended with."""
     from checkmate.solvers.addresses.arrange import arrange
 
     steps, peak = result.require_schedule().steps.tolist(), result.peak_bytes

@@ -57,10 +57,9 @@ def certify(
 
 
 def confirmed(graph: Graph, result: SolveResult, *, cancelled: Cancelled = never) -> bool:
-    """Return whether a verified certificate proves what a result claims.
+    """Return whether a verified certificate proves what a result claims: optimal, or infeasible.
 
-    Only claims that hold for every schedule can be: optimal, or infeasible. False where that takes longer
-    than about a second, which says nothing about the claim.
+    False where that takes longer than about a second, which says nothing about the claim.
 
     Raises:
         SolverCrashedError: what was made does not hold, which is a fault of this program.

@@ -16,8 +16,7 @@ _REPORT = "choose another solver, and please report the graph"
 def require_true(graph: Graph, result: SolveResult, budget_bytes: int) -> None:
     """Require that nothing in a result contradicts the replay of its schedule.
 
-    ``budget_bytes``: what was asked for. A bound that no known schedule contradicts is believed; only a
-    certificate proves it.
+    A bound that no known schedule contradicts is believed; only a certificate proves it.
 
     Raises:
         SolverCrashedError: something does.
@@ -45,7 +44,7 @@ def require_true(graph: Graph, result: SolveResult, budget_bytes: int) -> None:
 
 
 def _is_same(told: float | None, found: float) -> bool:
-    """Return whether two figures differ by rounding at most; NaN does not."""
+    """Whether two figures differ by rounding at most; NaN does not."""
     return told is not None and abs(told - found) <= 1e-6 * max(1.0, abs(found))
 
 

@@ -1,10 +1,8 @@
 """Choose which schedules to compile, until one keeps a budget.
 
-A compiler's bytes are not the graph's: it fuses ops, whose values then need no memory, and it orders what
-nothing holds. What a step takes is known once it is compiled; it is not run for that. First the plain order
-is compiled, in those ways that change what it holds: nothing is recomputed. Then schedules are solved for,
-and each says where to aim next (``checkmate.planning.aim``), until the budget is used up or no cheaper
-schedule is to be had. The same step gives the same answers again.
+A compiler's bytes are not the graph's: it fuses ops, and orders what nothing holds. First the plain order is
+compiled, in those ways that change what it holds. Then schedules are solved for, and each says where to aim
+next (``checkmate.planning.aim``). The same step gives the same answers again.
 """
 
 from __future__ import annotations
@@ -47,20 +45,14 @@ _SLOW_S = 10.0  # of a compilation: users are told what is to come
 
 
 def _most(compiler: Compiler[Way, Made]) -> int:
-    """Return how many compilations one search takes at most.
-
-    The order alone and the smallest are compiled in all ways, others in the usual ones.
-    """
+    """Return how many compilations one search takes at most."""
     usual = min(compiler.usual, len(compiler.ways))
     order = sum(compiler.holds_order(way) for way in compiler.ways)
     return order + (MOST_SCHEDULES + _MOST_WHOLE) * usual + 2 * len(compiler.ways)
 
 
 def _slow_to_compile(seconds: float, most: int) -> str | None:
-    """Say what is to come where the plain step took ``seconds`` to compile.
-
-    ``most``: the compilations that follow at most. None: it was quick.
-    """
+    """Say what is to come where the plain step took ``seconds`` to compile; None: it was quick."""
     if seconds < _SLOW_S:
         return None
     return (
@@ -84,10 +76,10 @@ class Solves:
     _patience: float = 1.0  # the share of its time limit that the next solve gets
 
     def within(self, asked: int) -> Schedule | None:
-        """Return a schedule that requests ``asked`` bytes, solved for once; None: none was found.
+        """Return a schedule that requests ``asked`` bytes; None: none was found.
 
-        Near the least memory of a graph a solve may neither find a schedule nor prove that there is none, and
-        takes all of its time. So the next one gets half as much. A proof took no more time than it needed.
+        Near the least memory a solve may take all of its time and find nothing. So the next one gets half as
+        much. A proof took no more time than it needed.
         """
         if asked not in self._solved:
             self.solver.report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
@@ -104,7 +96,7 @@ class Solves:
     def least(self) -> Schedule:
         """Return the schedule with the least memory that solving finds.
 
-        A fast heuristic finds the first. Where ops read many values at once, as fusions do, it may need four
+        A fast heuristic finds the first; where ops read many values at once, as fusions do, it may need four
         times what a solver needs. So that is asked a few times, each halfway between what is too little and
         what is known.
         """
@@ -137,10 +129,9 @@ class Solves:
 
 
 class CompiledSearch(Generic[Way, Made]):
-    """Looks for schedules of one step by compiling them.
+    """Looks for schedules of one step by compiling them. What was compiled is known to later searches.
 
-    What was compiled is known to later searches, for another budget. ``request`` is told where the step is
-    slow to compile.
+    ``request`` is told where the step is slow to compile.
     """
 
     def __init__(
@@ -174,9 +165,8 @@ class CompiledSearch(Generic[Way, Made]):
         return self._fit(goal, self._best(room))
 
     def as_given(self, result: SolveResult, goal: int) -> CompiledFit[Way, Made]:
-        """Compile ``result`` in one way after another until one keeps ``goal`` bytes.
-
-        Where none does, the one that takes the least is chosen.
+        """Compile ``result`` in one way after another until one keeps ``goal`` bytes; else the least is
+        chosen.
         """
         room, schedule = goal - self._step.fixed_bytes, result.require_schedule()
         self._solves_of(self._step.compilers[0]).results.append(result)
@@ -189,7 +179,6 @@ class CompiledSearch(Generic[Way, Made]):
         return self._fit(goal, self._finished(min(tried, key=lambda each: each.temporary)))
 
     def least_bytes(self) -> int:
-        """Return what the schedule with the least memory that solving finds takes, compiled."""
         compiler = self._step.compilers[0]
         schedule = self._solves_of(compiler).least()
         return self._step.fixed_bytes + self.compiled(compiler, schedule, compiler.ways[0], 0).temporary
@@ -297,8 +286,7 @@ class CompiledSearch(Generic[Way, Made]):
     def _result_of(self, schedule: Schedule, results: Sequence[SolveResult]) -> SolveResult:
         """Return what solving gave ``schedule``; else it is the plain order.
 
-        Of a graph that counts less, what the solver proved does not hold for the step's own, which has the
-        same ops: only the cost of all ops is a bound.
+        What was proved of a graph of the same ops that counts less does not hold for the step's own.
         """
         graph = self._step.graph
         for result in results:
@@ -320,10 +308,7 @@ class CompiledSearch(Generic[Way, Made]):
 
 
 class GroupSearch(Generic[Way, Made]):
-    """The search for one budget, in one group of ways.
-
-    ``room``: the bytes that temporaries may take. ``most``: how many compilations are told of at most.
-    """
+    """The search for one budget in one group of ways, where temporaries may take ``room`` bytes."""
 
     def __init__(
         self,
@@ -338,11 +323,9 @@ class GroupSearch(Generic[Way, Made]):
 
     @property
     def tried(self) -> list[Compiled[Way, Made]]:
-        """Return what was compiled in these ways, in order."""
         return [each for each in self._search.tried if each.way in self.compiler.ways]
 
     def run(self) -> None:
-        """Try schedules: the order alone, those that are solved for, and where nothing fits the smallest."""
         self.try_order_alone()
         if not self._order_fits():
             self._try_solved()
@@ -355,14 +338,14 @@ class GroupSearch(Generic[Way, Made]):
             self._try(closest.schedule, self.compiler.ways, near)
 
     def _order_fits(self) -> bool:
-        """Return whether a schedule without recomputations fits, in a way that takes no longer."""
+        """Whether a schedule without recomputations fits, in a way that takes no longer."""
         return any(
             not each.schedule.recomputations and self.compiler.extra(each.way) <= 0.0 for each in self.fitting
         )
 
     @property
     def fitting(self) -> list[Compiled[Way, Made]]:
-        """Return what keeps the budget, the cheapest first."""
+        """What keeps the budget, the cheapest first."""
         return sorted((each for each in self.tried if self._fits(each)), key=self._worth)
 
     def _fits(self, each: Compiled[Way, Made]) -> bool:
@@ -372,7 +355,6 @@ class GroupSearch(Generic[Way, Made]):
         return (each.price if self._fits(each) else 0.0), each.temporary
 
     def try_order_alone(self) -> None:
-        """Compile the plain order, where it may fit. What was compiled before is known."""
         plain = Schedule.plain(self.graph)
         held = simulate(self.graph, plain).peak_bytes - self.graph.fixed_bytes
         ways = [way for way in self.compiler.ways if self.compiler.holds_order(way)]
@@ -405,10 +387,8 @@ class GroupSearch(Generic[Way, Made]):
                 break
 
     def _try_whole(self) -> None:
-        """Try schedules of whole segments, while they are cheaper than what fits.
-
-        Each says what the compiler takes of them. Those that request too much at the least such rate are left
-        out.
+        """Try schedules of whole segments, while they are cheaper than what fits and should not request too
+        much.
         """
         most, rate, left = int(_NEAR_WHOLE * self.room / min(1.0, self.compiler.rate)), 0.0, _MOST_WHOLE
         for schedule in self.solves.whole(self.graph.fixed_bytes + most):
@@ -425,8 +405,8 @@ class GroupSearch(Generic[Way, Made]):
     def _try(self, schedule: Schedule, ways: Sequence[Way], near: float | None = None) -> Compiled[Way, Made]:
         """Compile a schedule in one way after another; return the smallest.
 
-        It ends with the first that keeps the budget, or is far over it. What was compiled before is known.
-        The ways come first that took the least of the schedules before.
+        It ends with the first that keeps the budget, or is far over it. The ways come first that took the
+        least of the schedules before.
         """
         found = [each for each in self.tried if schedule.same_steps(each.schedule) and each.way in ways]
         for way in sorted(ways, key=self._wins, reverse=True):
@@ -440,7 +420,7 @@ class GroupSearch(Generic[Way, Made]):
         return min(found, key=lambda each: each.temporary)
 
     def _wins(self, way: Way) -> int:
-        """Return of how many schedules a way took less than another way."""
+        """Count the schedules of which a way took less than another way."""
         others = [each for each in self.tried if each.way != way]
         return sum(
             any(

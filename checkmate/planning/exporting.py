@@ -44,10 +44,7 @@ class StepPlanning:
             self._compiled = CompiledSearch(step.compilation, solver)
 
     def allowed(self, budget: Budget | int | None) -> Allowed:
-        """Return what the step may show.
-
-        A share is of what the plain step shows. None means the supplied schedule's own budget.
-        """
+        """Return what the step may show. None: the supplied schedule's own budget."""
         step = self.step
         if isinstance(budget, int):
             return Allowed(budget)
@@ -58,7 +55,6 @@ class StepPlanning:
         return Allowed(allowed, step.share_notes(budget, allowed))
 
     def _least_bytes(self) -> int:
-        """Return what the least memory shows that is known. It takes a dozen solves."""
         if self._compiled is not None:
             return self._compiled.least_bytes()
         assert isinstance(self.step, MeteredStep)
@@ -81,9 +77,8 @@ class StepPlanning:
     def _arranged(
         self, step: MeteredStep, result: SolveResult, allowed: int
     ) -> tuple[SolveResult, tuple[str, ...]]:
-        """Return a schedule in an order that should show less, and a note on that.
-
-        The order is another one only where the given one should show more than ``allowed`` bytes.
+        """Return a schedule in an order that should show less, and a note on that, where it should show too
+        much.
         """
         expected = step.replica.predicted(result.require_schedule().steps.tolist())
         if expected <= allowed:
@@ -98,9 +93,8 @@ class StepPlanning:
         return step.fitted(self._compiled.as_given(result, allowed), result)
 
     def fit(self, goal: int, allowed: int, *, first: bool) -> Fitted:
-        """Find a schedule that shows at most ``goal`` bytes.
-
-        ``allowed``: what the user allows. ``first``: the supplied schedule is tried before any other.
+        """Find a schedule that shows at most ``goal`` bytes, of those ``allowed``; the supplied one
+        ``first``.
 
         Raises:
             NoScheduleError, VerificationError: there is none, or none was found.
@@ -149,10 +143,7 @@ def exported(planning: StepPlanning, budget: Budget | int | None, directory: Pat
 
 
 def exported_within(planning: StepPlanning, budget: Budget, directory: Path) -> RunOutcome:
-    """Fit, write and reload until the reloaded step keeps the budget too.
-
-    If none keeps it, the last one written stays, and its report says so.
-    """
+    """Fit, write and reload until the reloaded step keeps the budget too; else the last one written stays."""
     step, allowed = planning.step, planning.allowed(budget)
     goal, outcome = allowed.bytes, None
     for attempt in range(1, _EXPORTS + 1):
@@ -185,8 +176,8 @@ def exported_within(planning: StepPlanning, budget: Budget, directory: Path) -> 
 def goal_after_reload(goal: int, allowed: int, expected: int, shown: int) -> int:
     """Return what the next schedule may show, in bytes.
 
-    The last one was expected to show ``expected`` bytes and showed ``shown``, more than the ``allowed``
-    ones. The next one may show as much more, or as many times more.
+    The last one was ``expected`` to show less than it did (``shown``); the next may show as much, or as many
+    times, more.
     """
     by_difference = goal - (shown - allowed) - int((1 - _SAFETY) * allowed)
     by_ratio = int(_SAFETY * allowed * expected / shown)
@@ -211,7 +202,6 @@ def replaced_note(first: SolveResult | None, result: SolveResult, allowed_bytes:
 
 
 def _reload_margin_note(taken_bytes: int) -> tuple[str, ...]:
-    """Say why the goal is below the budget, if it is."""
     if not taken_bytes:
         return ()
     taken = format_bytes(taken_bytes)

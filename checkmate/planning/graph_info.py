@@ -1,7 +1,4 @@
-"""What a graph holds, and the ends of its budget range.
-
-Here is also what is alive at the peak of its plain step.
-"""
+"""What a graph holds, the ends of its budget range, and what is alive at the peak of its plain step."""
 
 from __future__ import annotations
 
@@ -20,10 +17,7 @@ from checkmate.planning.solving import Minimum, known_minimum
 
 @dataclass(frozen=True)
 class AliveAtPeak:
-    """A value in memory at the peak of the plain step.
-
-    ``layer`` is the layer that made it; ``shape`` is None where it is not known.
-    """
+    """A value in memory at the peak of the plain step; ``layer`` made it."""
 
     value: str
     bytes: int
@@ -35,8 +29,8 @@ class AliveAtPeak:
 class GraphInfo:
     """What a graph holds, and what its plain step needs.
 
-    ``timeline`` is the plain step's. There is also the least peak that is known to be reachable. The plain
-    step computes everything once, in the given order.
+    ``timeline``: of the plain step, which computes everything once, in the given order. ``minimum``: the
+    least peak that is known to be reachable.
     """
 
     graph: Graph
@@ -45,17 +39,14 @@ class GraphInfo:
 
     @property
     def keep_everything_peak_bytes(self) -> int:
-        """Return the plain step's peak in bytes."""
         return self.timeline.peak_bytes
 
     @property
     def peak_op(self) -> str:
-        """Return the name of the op at which the plain step peaks."""
         return self.graph.ops[self.timeline.peak_step].name
 
     @cached_property
     def alive_at_peak(self) -> tuple[AliveAtPeak, ...]:
-        """Return the values in memory at the plain step's peak."""
         graph = self.graph
         return tuple(
             AliveAtPeak(
@@ -69,7 +60,7 @@ class GraphInfo:
 
     @property
     def alive_at_peak_by_layer(self) -> dict[str, int]:
-        """Return the bytes of each layer at the plain step's peak. The largest comes first."""
+        """Return the bytes of each layer at the plain step's peak, the largest first."""
         layers: dict[str, int] = defaultdict(int)
         for alive in self.alive_at_peak:
             layers[alive.layer or "(no layer)"] += alive.bytes
@@ -92,15 +83,12 @@ class GraphInfo:
 
 
 def graph_info(graph: Graph) -> GraphInfo:
-    """Simulate the plain step and look for the least peak. The latter takes about ten short solves."""
+    """Simulate the plain step and look for the least peak, which takes about ten short solves."""
     return GraphInfo(graph, _plain(graph), known_minimum(graph))
 
 
 def graph_facts(graph: Graph, timeline: Timeline | None = None) -> dict[str, Any]:
-    """Return facts about the graph, as JSON has them.
-
-    They are counts, the device, where costs come from, and the plain step's peak.
-    """
+    """Return facts about the graph as JSON has them: counts, device, origin of costs, the plain peak."""
     return {
         "name": graph.name,
         "ops": graph.n,

@@ -1,7 +1,4 @@
-"""Find a schedule that keeps a budget on the allocator's meter.
-
-Solve, predict, solve again, and measure.
-"""
+"""Find a schedule that keeps a budget on the allocator's meter: solve, predict, solve again, and measure."""
 
 from __future__ import annotations
 
@@ -32,9 +29,8 @@ _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out o
 class BudgetFit:
     """What was reached for ``allowed_bytes`` on the meter.
 
-    ``result``: the last solve. ``measured``: what a fresh process showed; None where nothing ran.
-    ``attempts``: schedules measured. ``ran_out``: why nothing was measured where the device had no memory for
-    any of them.
+    ``result``: the last solve. ``measured``: what a fresh process showed; None where nothing ran, ``ran_out``
+    says why. ``attempts``: schedules measured.
     """
 
     allowed_bytes: int
@@ -45,7 +41,6 @@ class BudgetFit:
 
     @property
     def fits(self) -> bool:
-        """Return whether the measured peak is within the budget."""
         return self.measured is not None and self.measured.expected_bytes <= self.allowed_bytes
 
     def require_fit(self) -> Fitted:
@@ -79,7 +74,7 @@ class BudgetFit:
 
     @property
     def margin(self) -> str:
-        """Say in words what separates the user's budget from the solver's."""
+        """What separates the user's budget from the solver's, in words."""
         taken = self.allowed_bytes - self.result.budget_bytes
         solved = f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes{self._quality}"
         if taken >= 0:
@@ -96,11 +91,10 @@ class BudgetFit:
 def fit_metered(
     step: MeteredStep, solver: BudgetSolver, allowed: int, first: SolveResult | None = None
 ) -> BudgetFit:
-    """Find the schedule for ``allowed`` bytes on the meter.
+    """Find the schedule for ``allowed`` bytes on the meter by measuring a few; ``first`` before any other.
 
-    A few schedules are measured on the way. ``first`` is a schedule to try before any other. The best attempt
-    is returned whether it fits or not. A step that runs out of memory is over by as much as the error says,
-    or by a share of the budget.
+    The best attempt is returned whether it fits or not. A step that runs out of memory is over by as much as
+    the error says, or by a share of the budget.
 
     Raises:
         NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user
@@ -134,7 +128,7 @@ def fit_metered(
 
 
 def over_by(error: StepTooLargeError, allowed: int) -> int:
-    """Return by how many bytes a step is taken to be over. The step ran out of memory."""
+    """Return by how many bytes a step is taken to be over that ran out of memory."""
     needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
     return max(1, int(_OVER * allowed) if needed is None or free is None else int(needed) - int(free))
 
@@ -155,16 +149,15 @@ class Candidate:
 class PredictedSearch:
     """Solves for one target after another until a schedule should fit, by the allocator's replica.
 
-    ``allowed`` is what the meter may show. A schedule that should be over is arranged before another is
-    solved for. ``last`` is the last result, whatever it was.
+    ``allowed``: what the meter may show. A schedule that should be over is arranged before another is solved
+    for. ``last``: the last result, whatever it was.
     """
 
     last: SolveResult
 
     def __init__(self, replica: Replica, allowed: int, solver: BudgetSolver) -> None:
-        """Begin with the limit, scaled by the plain step.
-
-        The scale is the plain step's requested peak over what the meter should show of it, at most 1.
+        """Begin with the limit, scaled by what the meter should show of the plain step for each requested
+        byte.
         """
         self._replica, self._allowed, self._solver = replica, allowed, solver
         graph = self._graph = replica.graph
@@ -177,7 +170,7 @@ class PredictedSearch:
 
     @property
     def _goal(self) -> int:
-        """Return what a schedule that fits should show by prediction."""
+        """What a schedule that fits should show by prediction."""
         return self._allowed - self._surplus
 
     def given(self, first: SolveResult) -> Candidate | None:
@@ -197,9 +190,7 @@ class PredictedSearch:
         return None
 
     def next(self) -> Candidate | None:
-        """Return the cheapest schedule that should fit.
-
-        If there is none, return the one that comes closest. None where no schedule was found.
+        """Return the cheapest schedule that should fit, else the closest; None where no schedule was found.
 
         Raises:
             InfeasibleError: one op needs more than is allowed. CancelledError: the user cancelled.
@@ -248,7 +239,7 @@ class PredictedSearch:
         return self._replica.predicted(result.require_schedule().steps.tolist())
 
     def _solved(self, target: int) -> SolveResult | None:
-        """Return what solving for ``target`` gave. It is None where one op needs more than ``target``."""
+        """Return what solving for ``target`` gave; None where one op needs more."""
         stop_if(self._solver.cancelled)
         sentence = f"solving for {format_bytes(target)} (attempt {self._round})"
         self._solver.report(Progress("solve", message=sentence))
@@ -263,7 +254,6 @@ class PredictedSearch:
         return self.last
 
     def _smallest(self) -> int:
-        """Return the bytes that the smallest schedule found in a few seconds should show."""
         self._solver.report(Progress("solve", message="looking for a budget that would be enough"))
         known = known_minimum(self._graph, options=SolveOptions(time_limit_s=_SECONDS))
         return self._replica.predicted(known.schedule.steps.tolist())

@@ -24,10 +24,9 @@ from checkmate.units import Budget
 
 @dataclass(frozen=True, eq=False)
 class SolveRequest:
-    """A schedule that is asked for.
+    """A schedule that is asked for:
 
-    ``target``: the bytes that ops may request. ``start``: a schedule to begin with. ``seconds``: the time
-    limit; None: the user's own.
+    ``target`` requested bytes, ``seconds`` of time (None: the user's own limit).
     """
 
     graph: Graph
@@ -40,10 +39,9 @@ class SolveRequest:
 class PlanRequest:
     """What the user wants of a training step.
 
-    ``on_miss``: what to do where nothing keeps the budget. ``quiet``: neither progress nor a line for each
-    plan on standard error. ``store`` keeps plans for later runs; None:
-    none are kept. ``wait``: training waits until the search is over. ``target``: what runs the step; None:
-    what the model says.
+    ``quiet``: neither progress nor a line for each plan on standard error. ``store`` keeps plans for later
+    runs; None: none are kept. ``wait``: training waits until the search is over. ``target``: what runs the
+    step; None: what the model says.
     """
 
     budget: Budget
@@ -63,26 +61,22 @@ class PlanRequest:
         return {"solver": self.solver.name, "on_miss": self.on_miss.value, **facts, "start": start}
 
     def tell(self, sentence: str) -> None:
-        """Write a sentence on standard error."""
         if not self.quiet:
             sys.stderr.write(f"checkmate: {sentence}\n")
 
     def progress(self) -> AbstractContextManager[Report]:
-        """Show progress while the context is open."""
         return progress_line(quiet=self.quiet)
 
     def solver_for(self, report: Report, cancelled: Cancelled | None = None) -> ScheduleSolver:
-        """Return the solver, which reports to ``report`` and may be cancelled in another way."""
         return replace(self.solver, report=report, cancelled=cancelled or self.solver.cancelled)
 
     def answer(self, asked: SolveRequest, report: Report, cancelled: Cancelled | None = None) -> SolveResult:
-        """Solve what is asked."""
         solver = self.solver_for(report, cancelled)
         return solver.solve(asked.graph, asked.target, start=asked.start, seconds=asked.seconds)
 
 
 def training_solver(name: str, options: SolveOptions | None, seconds: float) -> ScheduleSolver:
-    """Return the solver for plans of a training. ``seconds``: of a solve, where ``options`` are None.
+    """Return the solver for plans of a training; ``seconds`` for a solve where ``options`` are None.
 
     Raises:
         UsageError: ``options`` are no ``SolveOptions``. SolverUnavailableError: there is no such solver.

@@ -1,7 +1,4 @@
-"""Solve for a budget or for the least memory, and check the result.
-
-Here is also what a budget means in bytes. No TensorFlow.
-"""
+"""Solve for a budget or for the least memory, check the result, and say what a budget means in bytes."""
 
 from __future__ import annotations
 
@@ -54,11 +51,7 @@ _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """The least peak known to be reachable, and the proved bound.
-
-    Both are in bytes. No schedule's peak can be below the bound. ``schedule`` reaches ``bytes``, on the graph
-    with its constraints.
-    """
+    """The least peak known to be reachable, by ``schedule``, and the proved bound, in bytes."""
 
     bytes: int
     bound: WorkingSet
@@ -66,7 +59,7 @@ class Minimum:
 
     @property
     def proved(self) -> bool:
-        """Return whether the reachable peak equals the bound. Then no order of ops has a smaller one."""
+        """Whether no order of ops has a smaller peak."""
         return self.bytes <= self.bound.bytes
 
 

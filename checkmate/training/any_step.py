@@ -1,8 +1,4 @@
-"""Plan and run a step that is not Keras's own.
-
-It is a ``train_step`` that a model brings along, or any function of tensors. What is traced is the step
-itself, with all that it writes, and what it returns comes back in its structure.
-"""
+"""Plan and run a step that is not Keras's own: a ``train_step`` of a model, or any function of tensors."""
 
 from __future__ import annotations
 
@@ -72,13 +68,12 @@ def any_step(
     """Trace and fold ``body``, a function of the flat tensors of ``layout``.
 
     ``subject``: the Keras model whose step it is, or a stand-in with a name. ``strategy``: on whose replicas
-    it runs; it is then traced as the first of them sees it. ``for_xla``: XLA is to compile the whole step.
+    it runs; it is then traced as the first of them sees it.
 
     Raises:
-        UsageError: functions run eagerly.
         TraceError, JitCompiledError: it cannot be traced, or not be tried without lasting effects.
-        DynamicShapeError: the size of a tensor is not known.
-        OnlySmallTensorsError: it computes nothing worth scheduling.
+        DynamicShapeError: the size of a tensor is not known. OnlySmallTensorsError: nothing is worth
+        scheduling.
     """
     require_graphs()
     require_one_process(strategy, subject.name)
@@ -109,14 +104,12 @@ _PREPARE = "call step.prepare(...) on such arguments first, outside of the funct
 
 
 class ScheduledFunction(StepSubject):
-    """Run a function of tensors by schedules that keep the budget.
+    """Run a function of tensors by schedules that keep the budget; it is called like the function itself.
 
-    It takes and returns what the function does, and writes the same variables. Each layout of the arguments
-    has a plan. Tensors and arrays may change from call to call; other arguments (numbers, texts, objects) are
-    constants of their layout, as ``tf.function`` takes them. Called while a ``tf.function`` is traced it
-    needs known shapes and a plan made before with ``prepare``. So it does inside a strategy's ``run``; the
-    plan is then made inside the strategy's ``scope``, for one replica's arguments. A function that XLA
-    compiles (``jit_compile=True``, or the request's target) runs compiled, by what compiled steps hold.
+    Each layout of the arguments has a plan. Tensors and arrays may change from call to call; other arguments
+    (numbers, texts, objects) are constants of their layout, as ``tf.function`` takes them. Called while a
+    ``tf.function`` is traced, or inside a strategy's ``run``, it needs known shapes and a plan made before
+    with ``prepare`` (inside the strategy's ``scope``, for one replica's arguments).
     """
 
     def __init__(self, function: Any, request: PlanRequest) -> None:

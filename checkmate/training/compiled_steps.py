@@ -37,10 +37,7 @@ from checkmate.units import Budget, format_bytes, format_bytes_apart, plural
 
 @dataclass(frozen=True, eq=False)
 class CompiledPlan:
-    """How the compiled step of one layout runs.
-
-    ``step``: None where there is nothing to schedule. ``fit``: what was compiled for it.
-    """
+    """How the compiled step of one layout runs. ``step``: None where there is nothing to schedule."""
 
     layout: BatchLayout
     step: LiveStep | None
@@ -49,12 +46,10 @@ class CompiledPlan:
 
     @property
     def schedule(self) -> Schedule | None:
-        """Return the schedule; None: the plain step is compiled."""
         return None if self.fit is None else self.fit.schedule
 
     @property
     def tied(self) -> WaitPolicy:
-        """Return which steps of the schedule wait for those before them."""
         chosen = None if self.fit is None else self.fit.chosen
         return WaitPolicy.RUNS if chosen is None else chosen.way
 
@@ -69,13 +64,10 @@ class CompiledSteps:
         self._made: dict[Key, tuple[CompiledPlan, Any]] = {}
 
     def planned(self, layout: BatchLayout) -> CompiledPlan | None:
-        """Return the plan for ``layout``; None where there is none yet."""
         return self.plans.get(layout.key)
 
     def plan(self, layout: BatchLayout, *, training: bool = False) -> CompiledPlan:
-        """Return the plan for ``layout``; make it now if there is none.
-
-        ``training``: training waits for it. Where planning fails, the step trains as before.
+        """Return the plan for ``layout``; make it now if there is none. ``training``: training waits for it.
 
         Raises:
             NotCompiledError: XLA cannot compile the step. CheckmateError: as ``checkmate.fallback.planned``.
@@ -119,8 +111,7 @@ class CompiledSteps:
     def _limit_of(self, step: _LiveXla, search: CompiledSearch[WaitPolicy, XlaMemory]) -> int:
         """Return what arguments, results and temporaries may take in all.
 
-        A share is of the plain step as XLA compiles it. ``min`` is what the schedule with the least memory
-        known takes.
+        A share is of the plain step as XLA compiles it; ``min`` is what the least memory known takes.
         """
         if self._limit is None:
             budget = self.request.budget
@@ -131,10 +122,9 @@ class CompiledSteps:
     def call(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], hint: str = "") -> Any:
         """Run the step once, or call it in the function that is being traced.
 
-        ``hint``: what to do where there is no plan then.
-
         Raises:
-            UsageError: called while a function is traced, without a plan. Others as ``plan``.
+            UsageError: called while a function is traced, without a plan; ``hint`` says what to do. Others as
+            ``plan``.
         """
         plan = self.plan(layout, training=True) if tf.executing_eagerly() else self.planned(layout)
         if plan is None:
@@ -162,8 +152,6 @@ class CompiledSteps:
 
 
 class _LiveXla(XlaCompilation):
-    """A live step that XLA compiles."""
-
     def __init__(self, steps: CompiledSteps, step: LiveStep) -> None:
         self._steps, self._step = steps, step
 
@@ -181,7 +169,6 @@ class _LiveXla(XlaCompilation):
 
 
 def _sentence(step: LiveStep, fit: CompiledFit[WaitPolicy, XlaMemory]) -> str:
-    """Say what was planned: in one line, and in further lines all else."""
     peak, budget = format_bytes_apart(fit.whole_bytes, fit.budget_bytes)
     further = [f"{plural(fit.compilations - 1, 'schedule')} compiled in {fit.compile_seconds:.0f} s"]
     if fit.chosen is None:
@@ -211,5 +198,4 @@ def why_executor(model: Any) -> str:
 
 
 def executor_sentence(error: NotCompiledError) -> str:
-    """Say that the executor runs what XLA cannot compile."""
     return f"{error}; TensorFlow's executor runs it instead"

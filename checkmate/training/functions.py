@@ -1,5 +1,3 @@
-"""Keep a compiled function for each layout, made anew with its plan."""
-
 from __future__ import annotations
 
 import gc
@@ -18,17 +16,16 @@ from checkmate.training.planner import Planner
 
 
 class Functions:
-    """Hold the compiled functions of the steps that ``planner`` plans."""
+    """The compiled function of each layout that ``planner`` plans, made anew with its plan."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         self._made: dict[tuple[Key, ...], tuple[list[Schedule | None], Any]] = {}
 
     def run(self, layouts: Sequence[BatchLayout], body: Callable[..., Any], *given: Any) -> Any:
-        """Run ``body`` on what is ``given``.
+        """Run ``body`` on what is ``given``, compiled for ``layouts`` and their present schedules.
 
-        It is compiled for ``layouts`` and their present schedules. Where the schedules cannot be emitted, the
-        plain steps run.
+        Where the schedules cannot be emitted, the plain steps run.
         """
         key, schedules = tuple(layout.key for layout in layouts), self._schedules(layouts)
         if key in self._made:

@@ -1,8 +1,7 @@
 """Look for a better plan while training goes on.
 
-Training began with a schedule that fits. A thread of low priority solves for a better one; the solver's
-kernels run without Python's global lock. What it found is measured between two batches, and all variables are
-put back. The search takes the same steps as when training waits for it.
+A thread of low priority solves; the solver's kernels run without Python's global lock. What it found is
+measured between two batches, and all variables are put back.
 """
 
 from __future__ import annotations
@@ -44,35 +43,28 @@ class Improvement:
 
     @property
     def layout(self) -> BatchLayout:
-        """Return the layout whose plan may become better."""
         return self.search.trials.step.layout
 
     @property
     def over(self) -> bool:
-        """Return whether nothing is left to try."""
         return self._ask is None
 
     @property
     def solved(self) -> bool:
-        """Return whether the thread has an answer that can be measured."""
         return self._solving is not None and not self._solving.running
 
     @property
     def resting(self) -> bool:
-        """Return whether no thread solves, though something is left to try."""
+        """Whether no thread solves, though something is left to try."""
         return self._solving is None and not self.over
 
     def go_on_until(self, enough: Callable[[], bool]) -> None:
-        """Solve and measure here, until it is enough or over."""
         trials, request = self.search.trials, self.search.request
         while self._ask is not None and not enough():
             self._take(request.answer(self._ask, trials.report))
 
     def begin(self, tensors: Sequence[tf.Tensor]) -> None:
-        """Begin to solve in a thread; hold nothing in the device's memory.
-
-        A copy of the batch waits in host memory, for ``finish``.
-        """
+        """Begin to solve in a thread; a copy of the batch waits in host memory, for ``finish``."""
         self._example = self._example or [np.array(tensor) for tensor in tensors]
         self._let_go()
         self._solve_on()
@@ -97,9 +89,8 @@ class Improvement:
             self.go_on_until(lambda: False)
 
     def rest(self, report: Report) -> None:
-        """End the thread's solve, and measure what it has found by now.
-
-        It is measured on the first batch. ``begin`` goes on from there.
+        """End the thread's solve, and measure what it has found on the first batch; ``begin`` goes on from
+        there.
         """
         solving, self._solving = self._solving, None
         found = None if solving is None else solving.cut_short()
@@ -119,7 +110,6 @@ class Improvement:
             self._let_go()
 
     def stop(self) -> None:
-        """End the thread's solve."""
         if self._solving is not None:
             self._solving.stop()
             self._solving = None
@@ -138,9 +128,8 @@ class Improvement:
 
 
 class SolvingThread:
-    """A solve in a thread of low priority.
-
-    It is stopped where this object is forgotten, and at the end of the process.
+    """A solve in a thread of low priority, stopped where this object is forgotten and at the end of the
+    process.
     """
 
     def __init__(self, request: PlanRequest, asked: SolveRequest) -> None:

@@ -1,7 +1,6 @@
 """Let a Keras model on JAX train within a budget.
 
-Keras trains by one function from state and batch to state: ``train_step``. It is scheduled as any other step
-is, and takes the place of the compiled one, for this model alone.
+Keras trains by one function from state and batch to state, ``train_step``, which is scheduled as any other.
 """
 
 from __future__ import annotations
@@ -60,8 +59,6 @@ def report_of(model: Any) -> JaxReport:
 
 
 def _named(model: Any, request: JaxRequest) -> Rematerialized:
-    """Return the model's step as one that makes its plans by itself."""
-
     def train_step(state: Any, data: Any) -> Any:
         return model.train_step(state, data)
 
@@ -70,7 +67,6 @@ def _named(model: Any, request: JaxRequest) -> Rematerialized:
 
 
 def _prepare(model: Any, example: Any) -> None:
-    """Make the plan for batches like ``example`` now."""
     data = example if isinstance(example, tuple) else (example,)
     data = (*data, *(None,) * (3 - len(data)))
     model._symbolic_build(data_batch=data)

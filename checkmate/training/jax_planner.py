@@ -47,8 +47,6 @@ class JaxRequest(PlanRequest):
 
 @dataclass
 class JaxPlanner:
-    """Makes a plan for each layout, once."""
-
     step: Callable[..., Any]
     request: JaxRequest
     plans: list[JaxPlan] = field(default_factory=list)
@@ -86,7 +84,6 @@ class JaxPlanner:
         return found
 
     def graph(self, args: Sequence[Any]) -> Graph:
-        """Return the graph of the step for such arguments, costs counted."""
         options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
         with self.request.progress() as report:
             return JaxCompilation(self._begun(args, report, options), self._name, alone=True).graph
@@ -135,7 +132,6 @@ def _kind(leaf: Any) -> Any:
 
 
 def _budget_bytes(request: JaxRequest, plain: StepMemory) -> int:
-    """Return what the whole step may hold."""
     if request.whole:
         return request.budget.resolve(keep_everything_peak=plain.whole, minimum=0)
     return plain.fixed + request.budget.resolve(keep_everything_peak=plain.temporary, minimum=0)
@@ -152,7 +148,7 @@ def request_of(
     options: SolveOptions | None = None,
     quiet: bool = False,
 ) -> JaxRequest:
-    """Return what is wanted, read and checked.
+    """Read and check what is wanted.
 
     Raises:
         UsageError: an argument cannot be read. SolverUnavailableError: there is no such solver.

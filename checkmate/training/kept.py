@@ -1,9 +1,7 @@
 """Use the plan that an earlier run made of the same step.
 
-The second run of a script finds its plans here and trains at once, by the schedules of the first. All that
-decides what a step takes is in its name, so a plan is never used for anything else. Its schedule is checked,
-and measured again before it is used; training is watched, as with every plan. What a shortage decided that
-may pass is not kept.
+All that decides what a step takes is in its name, so a plan is never used for anything else. Its schedule is
+checked, and measured again before it is used. What a shortage decided that may pass is not kept.
 """
 
 from __future__ import annotations
@@ -44,14 +42,11 @@ _SOURCES = frozenset(each.value for each in PeakSource)
 
 
 def name_of(step: LiveStep, request: PlanRequest) -> str:
-    """Return a hash of all that decides what is measured of ``step``.
+    """Return a hash of all that decides what is measured of ``step``, hexadecimal.
 
-    It is hexadecimal. Its first digits are those of the step's ops and of what is wanted alone. So a plan of
-    the same step that was made with other versions, or on another device, can be told of.
-
-    What others hold of the device is no part of it: in ``fit`` an array is copied to the device or not, as it
-    happens to lie in memory. Neither is the limit of a share, which follows from that. Both are numbers, and
-    what is kept is held against them.
+    Its first digits are of the step's ops and of what is wanted alone, so that a plan of the same step made
+    with other versions or on another device can be told of. What others hold of the device, and the limit of
+    a share, are numbers that what is kept is held against.
     """
     graph, budget = step.graph, request.budget
     wanted = {
@@ -77,7 +72,7 @@ def _hash(facts: Mapping[str, Any], *lines: str) -> str:
 
 
 def made_with(step: LiveStep) -> dict[str, str]:
-    """Return what a plan of ``step`` is made with, by name. It is what a plan holds for, beside the step."""
+    """Return what a plan of ``step`` holds for beside the step: versions, device, settings, by name."""
     kind = step.graph.device_kind
     return {
         "Checkmate Explorer": checkmate.__version__,
@@ -108,7 +103,6 @@ def look_up(step: LiveStep, request: PlanRequest, name: str) -> KeptPlan | None:
 
 
 def kept_of(plan: StepPlan, limit: Limit, facts: KeptPlan) -> KeptPlan:
-    """Return ``facts`` of a step with its plan."""
     return dataclasses.replace(
         facts,
         steps=None if plan.schedule is None else tuple(plan.schedule.steps.tolist()),
@@ -124,7 +118,6 @@ def kept_of(plan: StepPlan, limit: Limit, facts: KeptPlan) -> KeptPlan:
 
 
 def keep(name: str, kept: KeptPlan, request: PlanRequest) -> None:
-    """Keep a plan for later runs, under its name."""
     if request.store is not None:
         dated = dataclasses.replace(kept, date=datetime.now(UTC).date().isoformat())
         request.store.keep(name, dated)
@@ -132,7 +125,6 @@ def keep(name: str, kept: KeptPlan, request: PlanRequest) -> None:
 
 
 def forget(name: str, request: PlanRequest) -> None:
-    """Remove the plan that is kept under ``name``."""
     if request.store is not None:
         request.store.remove(name)
         _tell_problem(request)
@@ -162,7 +154,6 @@ def _tell_problem(request: PlanRequest) -> None:
 
 
 def _device_facts(kind: str) -> dict[str, str]:
-    """Return what runs the step: device, kernels, memory meter, settings."""
     physical = tf.config.list_physical_devices("GPU") if kind == "gpu" else []
     details = [tf.config.experimental.get_device_details(each).get("device_name", "GPU") for each in physical]
     settings = settings_here(kind)
@@ -190,9 +181,9 @@ def _memory_limits(device: Any) -> list[Any]:
 
 
 def _ops(step: LiveStep) -> Iterator[str]:
-    """Yield a line per traced op, light ones too: its type and its outputs.
+    """Yield a line per traced op, with bodies of loops.
 
-    Bodies of loops and conditions follow. Names are left out: Keras counts them on within a process.
+    Names are left out: Keras counts them on within a process.
     """
     for op in step.folded.structure.ops:
         yield f"{op.type} {[(tensor.dtype.name, str(tensor.shape)) for tensor in op.outputs]}\n"

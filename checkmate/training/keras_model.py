@@ -1,7 +1,4 @@
-"""Let a Keras model train by scheduled steps.
-
-``fit`` and ``train_on_batch`` run them, because ``make_train_function`` of that one instance is replaced.
-"""
+"""Let a Keras model train by scheduled steps: ``make_train_function`` of that one instance is replaced."""
 
 from __future__ import annotations
 
@@ -38,8 +35,7 @@ Logs = dict[str, tf.Tensor]
 def replace_training(model: Any, request: PlanRequest) -> None:
     """Let ``model`` train by schedules that keep the budget.
 
-    Nothing else of the model changes, and nothing outside it. Plans are made at the first batch of each
-    layout and kept until the model is compiled again.
+    Plans are made at the first batch of each layout and kept until the model is compiled again.
 
     Raises:
         UsageError, TraceError: its training step cannot be replaced.
@@ -81,13 +77,7 @@ def _ending(model: Any) -> Callable[..., Any]:
 
 
 def prepare(model: Any, example: Any) -> None:
-    """Make the plan for batches like ``example`` now.
-
-    Otherwise it is made at the first such batch.
-
-    Raises:
-        As ``Planner.plan``.
-    """
+    """Make the plan for batches like ``example`` now; errors are those of ``Planner.plan``."""
     model.make_train_function()
     training: Training | CompiledTraining = model.train_function.training
     layout, tensors = training.flatten(example)
@@ -96,10 +86,7 @@ def prepare(model: Any, example: Any) -> None:
 
 
 def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | CompiledTraining:
-    """Return what runs the batches.
-
-    It is XLA where it compiles the model, or the whole of its own step, else the executor.
-    """
+    """Choose XLA where it compiles the model, or the whole of its own step, else the executor."""
     compiled = model.jit_compile or own_step_is_compiled(model)
     if request.target is Target.EXECUTOR or not (compiled or request.target is Target.XLA):
         return Training(model, request, phases)
@@ -147,10 +134,7 @@ def _train_function(training: Training | CompiledTraining) -> Callable[[Iterator
 
 
 class Training:
-    """Run batches of any layout.
-
-    Each layout has its plan, and a compiled function of its own with every shape known.
-    """
+    """Run batches of any layout: each has its plan, and a compiled function with every shape known."""
 
     def __init__(self, model: Any, request: PlanRequest, phases: Phases) -> None:
         self.model, self.planner = model, Planner(_StepOfFit(model), request, phases)
@@ -161,19 +145,13 @@ class Training:
         self._functions = Functions(self.planner)
 
     def prepare(self, layout: BatchLayout, tensors: list[tf.Tensor]) -> None:
-        """Make the plan for such batches now."""
         self.planner.plan(layout, tensors)
 
     def end(self, *, well: bool) -> None:
-        """Stop what goes on beside training; it ended ``well`` or by an error."""
         self.planner.end(well=well)
 
     def step(self, data: Any) -> Logs:
-        """Train on one batch; return the results of the metrics.
-
-        Raises:
-            As ``Planner.plan``.
-        """
+        """Train on one batch; return the results of the metrics. Errors are those of ``Planner.plan``."""
         data = keras.tree.map_structure(_as_tensor, data)
         shares = _per_replica(data, self.model.distribute_strategy)
         layouts = []
@@ -214,9 +192,8 @@ class Training:
 
 
 class CompiledTraining:
-    """Run batches of any layout, compiled by XLA.
-
-    From the first step that XLA cannot compile, TensorFlow's executor runs all.
+    """Run batches compiled by XLA; from the first step that it cannot compile, TensorFlow's executor runs
+    all.
     """
 
     def __init__(self, model: Any, request: PlanRequest, phases: Phases) -> None:
@@ -237,16 +214,10 @@ class CompiledTraining:
             self._executor.prepare(layout, tensors)
 
     def end(self, *, well: bool) -> None:
-        """Stop what goes on beside training, which only the executor has."""
         if self._executor is not None:
             self._executor.end(well=well)
 
     def step(self, data: Any) -> Logs:
-        """Train on one batch; return the results of the metrics.
-
-        Raises:
-            As ``CompiledSteps.plan`` and ``Planner.plan``.
-        """
         data = keras.tree.map_structure(_as_tensor, data)
         layout, tensors = self.flatten(data)
         if self._executor is None:
@@ -257,9 +228,8 @@ class CompiledTraining:
 
 
 def _share_a_meter(strategy: Any) -> bool:
-    """Return whether several replicas are on the one allocator of the CPU.
-
-    What it holds then does not tell what one of them does.
+    """Whether several replicas are on the CPU's one allocator, which then does not tell what one of them
+    holds.
     """
     if strategy.num_replicas_in_sync == 1:
         return False
@@ -276,7 +246,7 @@ def _as_tensor(leaf: Any) -> Any:
 
 
 def _per_replica(data: Any, strategy: Any) -> list[Any]:
-    """Return what each replica sees of ``data``. There is one share if all replicas see the same."""
+    """Return what each replica sees of ``data``; one share if all see the same."""
     leaves = keras.tree.flatten(data)
     if not any(isinstance(leaf, tf.distribute.DistributedValues) for leaf in leaves):
         return [data]

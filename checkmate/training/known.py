@@ -1,7 +1,6 @@
 """Choose among the schedules that were measured of a step before.
 
-Others may hold more of the device now than then, or less: another model, a data set's batches, an array that
-is copied to the device or not as it happens to lie in memory. A share of the plain step's peak changes with
+Others may hold more of the device now than then, or less, and a share of the plain step's peak changes with
 that. So what was measured is held against what is held now, and the cheapest that fits is taken.
 """
 
@@ -35,8 +34,7 @@ _DIGITS = 5  # of the seconds of an op that are kept
 def shift_of(kept: KeptPlan, trials: Trials) -> int:
     """Return how much more others hold now than when ``kept`` was measured.
 
-    It is 0 where that is no more than batches that a data set prepares or not, and the plan fits all the
-    same.
+    0 where that is no more than batches that a data set prepares or not, and the plan fits all the same.
     """
     more = trials.others - kept.held_bytes
     fits = kept.over_bytes or kept.peak_bytes + max(0, more) <= kept.limit_bytes
@@ -44,10 +42,7 @@ def shift_of(kept: KeptPlan, trials: Trials) -> int:
 
 
 def recall(trials: Trials, kept: KeptPlan) -> None:
-    """Let ``trials`` know what ``kept`` tells of its step.
-
-    Peaks are what they would be beside what others hold now.
-    """
+    """Let ``trials`` know what ``kept`` tells of its step, with peaks beside what others hold now."""
     step, shift = trials.step, shift_of(kept, trials)
     tried = []
     for each in _with_plan(kept):
@@ -66,29 +61,26 @@ def recall(trials: Trials, kept: KeptPlan) -> None:
 
 
 def known_limit(kept: KeptPlan, request: PlanRequest, trials: Trials) -> Limit | None:
-    """Return what the budget is, where this step is the one to tell it. None: that is not known."""
+    """Return the budget, where this step is the one to tell it. None: that is not known."""
     if request.budget.share is None:
         return Limit(kept.limit_bytes + shift_of(kept, trials), kept.limit_words)
     return None if trials.plain is None else limit_of(request, trials)
 
 
 def known_plan(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
-    """Return the plan that is best of what was measured before; None: search.
+    """Return the plan that is best of what was measured before.
 
-    It keeps the budget where anything does. A search is due where nothing known fits what others leave, or
-    where they leave far more than a plan was ever sought for.
+    None, and a search is due: nothing known fits what others leave, or they leave far more than a plan was
+    ever sought for.
     """
     return _as_it_was(search, kept) or _chosen_anew(search, kept)
 
 
 def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
-    """Return ``plan`` with what its step holds here.
+    """Return ``plan`` with what its step holds here, or a sentence if that is too much.
 
-    It is a sentence instead, if that is too much.
-
-    What was measured before is not believed of a schedule. A plain step is as TensorFlow runs it anyway, and
-    it is watched. Without a meter here there is nothing to measure with. What others came to hold since a
-    share was told is not the step's.
+    A plain step is as TensorFlow runs it anyway, and without a meter there is nothing to measure with. What
+    others came to hold since a share was told is not the step's.
 
     Raises:
         CycleError, ProfileError: the step could not be run, and nothing ran before.
@@ -116,7 +108,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
 
 
 def why_searched(search: PlanSearch, kept: KeptPlan) -> str:
-    """Return the sentence for a search though a plan is kept."""
+    """Say why it searches though a plan is kept."""
     more = shift_of(kept, search.trials)
     why = "the budget is another one than then, because it is a share of the largest batch"
     if more:
@@ -125,13 +117,11 @@ def why_searched(search: PlanSearch, kept: KeptPlan) -> str:
 
 
 def not_used(search: PlanSearch, why: str) -> str:
-    """Return the sentence for a kept plan that is not used."""
     layout = search.trials.step.layout
     return f"{layout.describe()}: a kept plan is not used: {why}; the step is planned anew"
 
 
 def planned(kept: KeptPlan, graph: Graph) -> Schedule:
-    """Return the schedule of the plan that was kept."""
     return Schedule.plain(graph) if kept.steps is None else Schedule.of(graph, list(kept.steps))
 
 
@@ -172,10 +162,7 @@ def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
 
 
 def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
-    """Return the plan that was kept, if others hold what they did then.
-
-    The budget is the same then, and what was said of the plan is true.
-    """
+    """Return the plan that was kept, if others hold what they did then, and the budget is the same."""
     trials = search.trials
     kept_well = kept.over_bytes or kept.peak_bytes <= kept.limit_bytes
     alike = not shift_of(kept, trials) and search.limit.bytes == kept.limit_bytes
@@ -219,7 +206,7 @@ def _from_before(sentence: str, how: str) -> str:
 
 
 def _good_enough(search: PlanSearch, kept: KeptPlan, best: TriedStep) -> bool:
-    """Return whether ``best`` is used without a search for a cheaper one."""
+    """Whether ``best`` is used without a search for a cheaper one."""
     near = max(int(_LESS * search.allowed), _apart(search.trials.step.graph))
     graph = search.trials.graph
     return (
@@ -230,7 +217,7 @@ def _good_enough(search: PlanSearch, kept: KeptPlan, best: TriedStep) -> bool:
 
 
 def _missed(search: PlanSearch, kept: KeptPlan) -> bool:
-    """Return whether a search for as much room found nothing that fits."""
+    """Whether a search for as much room found nothing that fits."""
     ran = [each.own_bytes for each in search.trials.all if each.ran]
     if not ran or search.request.on_miss is OnMiss.RAISE:
         return False
@@ -239,7 +226,6 @@ def _missed(search: PlanSearch, kept: KeptPlan) -> bool:
 
 
 def _with_plan(kept: KeptPlan) -> tuple[KeptTrial, ...]:
-    """Return what was tried, the plan itself included."""
     if not kept.sentence or any(each.steps == kept.steps for each in kept.tried):
         return kept.tried
     source = PeakSource.HERE if kept.measured else PeakSource.PREDICTED

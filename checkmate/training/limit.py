@@ -19,7 +19,7 @@ _ALIKE = 1.02  # peaks of a plain step that differ by less are one, in words
 
 @dataclass(frozen=True)
 class Limit:
-    """Hold what the allocator may show, in bytes.
+    """What the allocator may show, in bytes.
 
     ``words`` say what ``own`` is, where the user gave no bytes; ``further``: what else is to say of it.
     ``others``: what of it was added to a share for what others held when it was told.
@@ -32,35 +32,33 @@ class Limit:
 
     @property
     def own(self) -> int:
-        """Return what is given to the step itself, or to all if in bytes."""
+        """What is given to the step itself, or to all if in bytes."""
         return self.bytes - self.others
 
     def beside(self, more: int) -> Limit:
-        """Return the limit where others hold ``more`` bytes."""
         return replace(self, bytes=self.bytes + more, others=self.others + more)
 
 
 @dataclass
 class Phases:
-    """Hold what the phases of a training have in common.
+    """What the phases of a training have in common; one begins where a model is compiled again.
 
-    ``largest`` is the limit that gave a phase's step the most; None before the first. A phase begins where a
-    model is compiled again. ``beside``: by batch layout, bytes that others were seen to hold where that was
-    more than foreseen. In ``fit`` the same arrays are copied to the device in one call and not in another.
+    ``largest``: the limit that gave a phase's step the most. ``beside``: by batch layout, bytes that others
+    were seen to hold where that was more than foreseen: in ``fit`` the same arrays are copied to the device
+    in one call and not in another.
     """
 
     largest: Limit | None = None
     beside: dict[Key, int] = field(default_factory=dict)
 
     def note(self, limit: Limit) -> None:
-        """Take the limit of the phase that runs."""
         if self.largest is None or limit.own > self.largest.own:
             self.largest = limit
 
     def widened(self, limit: Limit, plain: TriedStep | None) -> Limit:
-        """Return the limit of a phase whose own is ``limit``.
+        """Return ``limit``, or an earlier phase's where the plain step fits:
 
-        It is an earlier phase's where the plain step fits there: the device must have that memory anyway.
+        the device must have that memory anyway.
         """
         most = self.largest
         if most is None or plain is None or not plain.measured:
@@ -71,10 +69,9 @@ class Phases:
 
 
 class RisingLimit:
-    """Hold the limit of a training whose budget may be a share.
+    """The limit of a training whose budget may be a share: of the largest step, by what this one requests.
 
-    A share is of the largest step: one that requests more than those before tells it anew. It does not rise
-    because others hold more. ``now``: None until a first step tells.
+    It does not rise because others hold more. ``now``: None until a first step tells.
     """
 
     def __init__(self, request: PlanRequest, phases: Phases) -> None:
@@ -93,7 +90,7 @@ class RisingLimit:
     def told(self, step: LiveStep, limit: Limit, plain: TriedStep | None = None) -> bool:
         """Take what ``step`` told; return whether the limit rose.
 
-        ``plain``: what was measured of it without a schedule.
+        ``plain``: the step as measured without a schedule.
         """
         limit = self._phases.widened(limit, plain)
         self._told_by = max(self._told_by, _everything(step))
@@ -112,9 +109,8 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     """Return what the allocator may show for the step of ``trials``.
 
     A share is of what the plain step takes by itself, so that step is measured. TensorFlow orders the ops of
-    a plain step anew in each run, and its peak varies: a share is of the lowest, so that it holds for each
-    run. What others hold is added: a share asks the same of the step beside another model. ``min`` is the
-    least that was kept on the meter.
+    a plain step anew in each run, and its peak varies: a share is of the lowest. What others hold is added: a
+    share asks the same of the step beside another model. ``min`` is the least that was kept on the meter.
 
     Raises:
         TraceError, ProfileError, CycleError: the step could not be run or measured.
@@ -149,7 +145,7 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
 
 
 def _least(request: PlanRequest, trials: Trials) -> Limit:
-    """Return the least that was kept on the meter. It is that of the schedules that request the least."""
+    """Return the least that was kept on the meter by the schedules that request the least."""
     found: list[TriedStep] = []
     for what in ("the least memory that is known", "the least memory, with what was learned of its ops"):
         trials.report(Progress("solve", message="solving for the least memory"))

@@ -1,7 +1,7 @@
 """Carry what was learned of one layout's step over to another's.
 
-Batches of another size or length run the same ops on more bytes or fewer. So what the ops took for one layout
-tells what they will take for the next, and the next is planned with fewer runs and solves.
+Batches of another size or length run the same ops on more bytes or fewer, so what the ops took for one layout
+tells what they will take for the next.
 """
 
 from __future__ import annotations
@@ -14,20 +14,16 @@ from checkmate.ir.graph import Graph, Op
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Hold a step's graph before and after it was measured.
-
-    ``traced`` has operation counts, ``known`` has measured seconds and scratch.
-    """
+    """A step's graph before (operation counts) and after it was measured (seconds and scratch)."""
 
     traced: Graph
     known: Graph
 
 
 def carried_over(learned: Learned, graph: Graph) -> Graph | None:
-    """Return ``graph`` with costs and scratch scaled from another layout's.
+    """Return ``graph`` with seconds scaled by operations, scratch by the bytes that an op reads and writes.
 
-    Seconds are scaled by operations, scratch by the bytes that an op reads and writes. None: the other step
-    has other ops.
+    None: the other step has other ops.
     """
     traced, known = learned.traced, learned.known
     if [_structure(op) for op in traced.ops] != [_structure(op) for op in graph.ops]:

@@ -1,8 +1,4 @@
-"""What is decided for a batch layout, and what the user wants.
-
-Here is also how allocated bytes relate to a schedule's. The user's budget counts what the device's allocator
-holds; schedules count what ops request.
-"""
+"""What is decided for a batch layout, and how the allocator's bytes relate to those that ops request."""
 
 from __future__ import annotations
 
@@ -47,18 +43,16 @@ class StepSubject(ABC):
 
 @dataclass(frozen=True, eq=False)
 class StepPlan:
-    """How the step of one layout runs.
+    """How the step of one layout runs: by ``schedule``, or where that is None as TensorFlow would run it.
 
-    It runs by ``schedule``, or as TensorFlow would run it by itself where ``schedule`` is None. ``step`` is
-    None where the step has nothing to schedule. ``peak_bytes`` was measured on the allocator; it is 0 where
-    the allocator shows nothing. ``sentence``: its first line is for all, the further ones are for the log.
-    ``over_bytes`` is by how much the peak is over the budget, where nothing better was found. ``held_bytes``
-    of the peak were not the step's own; ``foreseen_bytes`` is how much others may come to hold in training.
-    ``small_chunks`` stay as long as the plan does. ``name`` is the plan's for later runs; it is empty where
-    there is nothing new to keep. ``measured``: the peak was read off a meter; else it was predicted.
-    ``constant_bytes``: what the step's function goes on holding between its runs. ``ready``: that function,
-    where the one that was measured trains. ``came_bytes``: what others came to hold after a share was told;
-    the allocator may show so much more.
+    ``step``: None where there is nothing to schedule. ``peak_bytes``: as measured on the allocator; 0 where
+    it shows nothing. ``sentence``: its first line is for all, the further ones are for the log.
+    ``over_bytes``: of the peak, over the budget, where nothing better was found. ``held_bytes`` of the peak
+    were not the step's own; ``foreseen_bytes``: what others may come to hold in training. ``small_chunks``
+    stay as long as the plan does. ``name``: the plan's for later runs; empty where there is nothing new to
+    keep. ``measured``: the peak was read off a meter, else predicted. ``constant_bytes``: what the step's
+    function holds between its runs. ``ready``: that function, where the one that was measured trains.
+    ``came_bytes``: what others came to hold after a share was told; the allocator may show so much more.
     """
 
     layout: BatchLayout
@@ -78,15 +72,14 @@ class StepPlan:
 
 
 def read_ahead(graph: Graph) -> int:
-    """Return the bytes that prepared batches may hold beside the step. They are batches of a data set."""
+    """Return the bytes that prepared batches of a data set may hold beside the step."""
     return _READ_AHEAD * graph.fixed["inputs"]
 
 
 def foreseen(step: LiveStep, held: int) -> int:
-    """Return what others will hold beside a step, if they hold ``held`` now.
+    """Return what others (models, data sets) will hold beside a step, if they hold ``held`` now.
 
-    Others are other models and data sets on the same device, or what a data set will prepare there if that is
-    more; and what chunks are larger than the variables in them.
+    It is at least what a data set will prepare, and what chunks are larger than the variables in them.
     """
     return max(held, read_ahead(step.graph)) + _loose_bytes(step)
 
@@ -109,14 +102,10 @@ def _loose_bytes(step: LiveStep) -> int:
 
 
 def meter_of(graph: Graph) -> str:
-    """Return the name of the device whose allocator counts."""
     return f"{graph.device_kind.upper()}:0"
 
 
 def held_by_others(graph: Graph) -> int:
-    """Return the bytes in use on the device that are not the step's own.
-
-    A data set in memory, for example, or another model.
-    """
+    """Return the bytes in use on the device that are not the step's own."""
     meter = meter_of(graph)
     return max(0, held_bytes(meter) - graph.fixed_bytes) if has_meter(meter) else 0

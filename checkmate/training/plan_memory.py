@@ -1,8 +1,3 @@
-"""Remember what was measured of each layout's step, by earlier runs too.
-
-What is remembered is kept for later runs with the plan that was made of it.
-"""
-
 from __future__ import annotations
 
 from checkmate.backends.tf.live.trace import LiveStep
@@ -21,7 +16,7 @@ _MOST_ROOMS = 20
 
 
 class PlanMemory:
-    """What is known of the steps of one training, by batch layout."""
+    """What was measured of the steps of one training, by batch layout, by earlier runs too."""
 
     def __init__(self, request: PlanRequest) -> None:
         self._request = request
@@ -38,7 +33,6 @@ class PlanMemory:
         return self._names[step.layout.key]
 
     def name(self, key: Key) -> str:
-        """Return the name of a plan that was asked for before."""
         return self._names.get(key, "")
 
     def of(self, step: LiveStep) -> KeptPlan | None:
@@ -71,10 +65,7 @@ class PlanMemory:
         self._facts[key] = facts_of(search.trials, [*rooms, search.room][-_MOST_ROOMS:])
 
     def keep(self, plan: StepPlan, limit: Limit) -> None:
-        """Keep ``plan`` for later runs, if it has a name.
-
-        It is not kept where nothing true is known of its step.
-        """
+        """Keep ``plan`` for later runs, if it has a name and something true is known of its step."""
         key = plan.layout.key
         if plan.name and key in self._facts:
             self._facts[key] = kept_of(plan, limit, self._facts[key])
@@ -82,13 +73,11 @@ class PlanMemory:
             self._kept[key] = plan.name
 
     def uses_kept(self, step: LiveStep) -> None:
-        """Note that training goes by a plan that the store has."""
         self._kept[step.layout.key] = self.name_of(step)
 
     def seen_over(self, plan: StepPlan, peak_bytes: int) -> None:
-        """Remember that ``plan`` was seen at ``peak_bytes``, over the budget.
-
-        No later run may use it as it is kept.
+        """Remember that ``plan`` was seen at ``peak_bytes``, over the budget; no later run may use it as it
+        is kept.
         """
         key = plan.layout.key
         if key in self._kept:

@@ -1,7 +1,4 @@
-"""Plan each batch layout of a model by measuring on its first batch.
-
-What an earlier run planned for the same step is measured once more, and used.
-"""
+"""Plan each batch layout of a model by measuring on its first batch."""
 
 from __future__ import annotations
 
@@ -45,10 +42,10 @@ class _LayoutState:
     """What is decided for a batch layout, and what was seen of it.
 
     ``exceeding``: a plan that was seen over the budget, while another is made. ``plain_bytes``: the plain
-    step's measured peak; None: not known. ``aim_bytes``: less than the budget, where a plan was seen over it.
-    ``seen_bytes``: the most that plans were seen at, over the budget. ``cold``: nothing of it ran in this
-    process. ``crowded``: how often it was planned again for what others leave. ``stays``: it was said that
-    the plan stays, though others hold more.
+    step's measured peak. ``aim_bytes``: less than the budget, where a plan was seen over it. ``seen_bytes``:
+    the most that plans were seen at, over the budget. ``cold``: nothing of it ran in this process.
+    ``crowded``: how often it was planned again for what others leave. ``stays``: it was said that the plan
+    stays, though others hold more.
     """
 
     plan: StepPlan | None = None
@@ -67,11 +64,10 @@ class _LayoutState:
 
 
 class Planner:
-    """Hold the plans of one model for one budget, by batch layout.
+    """The plans of one model for one budget, by batch layout. What one layout teaches is used for the next.
 
-    What one layout teaches is used for the next. Where training need not wait, it begins with the first
-    schedule that fits, and one layout at a time gets a better plan meanwhile. ``phases``: of the training
-    that this is a part of.
+    Where training need not wait, it begins with the first schedule that fits, and one layout at a time gets a
+    better plan meanwhile. ``phases``: of the training that this is a part of.
     """
 
     def __init__(self, subject: StepSubject, request: PlanRequest, phases: Phases | None = None) -> None:
@@ -87,24 +83,22 @@ class Planner:
 
     @property
     def allowed_bytes(self) -> int | None:
-        """Return what the allocator may hold. None until a first step tells what a share is of."""
+        """What the allocator may hold. None until a first step tells what a share is of."""
         return None if self._limit.now is None else self._limit.now.bytes
 
     @property
     def plans(self) -> list[StepPlan]:
-        """Return the plans of all layouts, in the order in which these were seen."""
         return [state.plan for state in self._layouts.values() if state.plan is not None]
 
     def planned(self, layout: BatchLayout) -> StepPlan | None:
-        """Return the plan for ``layout``; None where there is none yet."""
         return self._layouts[layout.key].plan
 
     def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], *, at_once: bool = False) -> StepPlan:
-        """Return the plan for ``layout``; make it now if there is none.
+        """Return the plan for ``layout``; where there is none, make it by measuring steps on ``tensors``.
 
-        It is made by measuring steps on ``tensors``. ``at_once``: training waits for it. Then it may become
-        better from call to call, if that is wanted: it is the first that fits, and what is found meanwhile is
-        measured here. Where planning fails, the step trains as before.
+        ``at_once``: training waits for it. Unless the request says to wait, it is then the first that fits,
+        and what is found meanwhile is measured in later calls. Where planning fails, the step trains as
+        before.
 
         Raises:
             CheckmateError: as ``checkmate.fallback.planned``.
@@ -136,7 +130,6 @@ class Planner:
                 self.request.tell(state.plan.sentence)
 
     def _without_plan(self, layout: BatchLayout, error: CheckmateError) -> StepPlan:
-        """Return how ``layout`` trains where it could not be planned."""
         self._seek_no_better(layout.key)
         earlier = self._layouts[layout.key].exceeding
         if earlier is not None:
@@ -146,10 +139,7 @@ class Planner:
         return StepPlan(layout, None, None, 0, f"{layout.describe()}: {unplanned(error)}")
 
     def _as_seen(self, plan: StepPlan) -> StepPlan:
-        """Return ``plan`` as over the budget by what it was seen at.
-
-        It stays, so it is not watched any longer.
-        """
+        """Return ``plan`` as over the budget by what it was seen at, so that it is not watched any longer."""
         assert self.allowed_bytes is not None  # it is what was exceeded
         over = self._layouts[plan.layout.key].seen_bytes - self.allowed_bytes
         return dataclasses.replace(plan, over_bytes=max(plan.over_bytes, over))
@@ -160,10 +150,7 @@ class Planner:
         return plan
 
     def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
-        """Go on with what makes a plan better and need not be waited for.
-
-        Another layout is planned with what this teaches, so then it is waited for.
-        """
+        """Measure what was solved for meanwhile; wait for it where another layout is to be planned."""
         better = self._better
         if better is None:
             return
@@ -179,10 +166,7 @@ class Planner:
     def _improve(
         self, better: Improvement, measure: Callable[[Report], None], *, ended: bool = False
     ) -> None:
-        """Let ``better`` measure what was found.
-
-        It trains by that where the search is over or training has ``ended``.
-        """
+        """Let ``better`` measure; train by what it found where the search is over or training ``ended``."""
         self._better = None  # also where it is interrupted
 
         def improve() -> None:
@@ -223,8 +207,8 @@ class Planner:
     def end(self, *, well: bool) -> None:
         """Stop the solve that goes on beside training, which ended.
 
-        Where it ended ``well``, what the solver has found by now is measured, and kept if it is better. The
-        search goes on from there where training does.
+        Where it ended ``well``, what the solver has found by now is measured. The search goes on where
+        training does.
         """
         better = self._better
         if better is None:
@@ -235,10 +219,9 @@ class Planner:
         self._improve(better, better.rest, ended=True)
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
-        """Forget the plan of ``layout``, which exceeded the budget, and aim lower.
+        """Forget the plan of ``layout``, which was seen at ``peak_bytes``, over the budget, and aim lower.
 
-        The step was seen at ``peak_bytes``. After a few such corrections the plan stays as it is, because
-        each costs a search. No later run may use it.
+        After a few such corrections the plan stays as it is, because each costs a search.
         """
         assert self.allowed_bytes is not None
         state = self._layouts[layout.key]
@@ -258,12 +241,12 @@ class Planner:
             self._set_aside(layout.key)
 
     def crowded(self, layout: BatchLayout, peak_bytes: int, others_bytes: int, more_bytes: int) -> bool:
-        """Plan again for what is left by others, who hold more than foreseen.
+        """Plan again for what is left by others, who took the allocator over the budget; return whether it
+        is.
 
-        They hold ``others_bytes``, which is ``more_bytes`` beyond that, and so took the allocator over the
-        budget. Return whether it is planned again. The plan stays, and that is said once, where the budget is
-        a share of what the step itself takes, where no schedule fits beside them, and after a few
-        corrections.
+        They hold ``others_bytes``, which is ``more_bytes`` beyond what was foreseen. The plan stays, and that
+        is said once, where the budget is a share of what the step itself takes, where no schedule fits beside
+        them, and after a few corrections.
         """
         key, state = layout.key, self._layouts[layout.key]
         plan = state.present
@@ -289,24 +272,23 @@ class Planner:
         return True
 
     def _set_aside(self, key: Key) -> None:
-        """Make room for another plan of this layout; the present one ran.
+        """Make room for another plan:
 
-        Its function is let go of, because its constants would count while others are measured.
+        the constants of the present one's function would count as held by others.
         """
         state = self._layouts[key]
         state.exceeding, state.plan = dataclasses.replace(state.present, ready=None), None
 
     def _seek_no_better(self, key: Key) -> None:
-        """Stop the search that goes on beside training for this layout."""
         if self._better is not None and self._better.layout.key == key:
             self._better.stop()
             self._better = None
 
     def watched_bytes(self, layout: BatchLayout) -> int | None:
-        """Return the budget if the allocator's mark is to be held against it.
+        """The budget if the allocator's mark is to be held against it.
 
-        It is None where nothing better than a plan over the budget was found, and where the user gave the
-        plain step all that it takes.
+        None where nothing better than a plan over the budget was found, and where the plain step was given
+        all.
         """
         plan, share = self.planned(layout), self.request.budget.share
         if plan is None:
@@ -317,9 +299,8 @@ class Planner:
         return self.allowed_bytes + plan.came_bytes
 
     def warmed_up(self, layout: BatchLayout) -> bool:
-        """Note that the plan of ``layout`` ran; return whether that warmed it up.
-
-        So it is with the first step by a kept plan on a GPU: no trial has run there before.
+        """Note that the plan of ``layout`` ran; return whether that warmed it up, as a kept plan's first step
+        on a GPU.
         """
         state = self._layouts[layout.key]
         plan, cold, state.cold = state.plan, state.cold, False
@@ -344,9 +325,8 @@ class Planner:
         return dataclasses.replace(plan, over_bytes=over, sentence=why)
 
     def _again(self, plan: StepPlan, sentence: str) -> StepPlan:
-        """Return ``plan``, over the budget as it is, since nothing is better.
-
-        What is kept for later runs says how much it was seen to hold, so they do not search again.
+        """Return ``plan``, over the budget as it is; later runs read how much it held, and do not search
+        again.
         """
         plan = self._as_seen(plan)
         return dataclasses.replace(plan, sentence=sentence, name=self._memory.name(plan.layout.key))
@@ -384,9 +364,8 @@ class Planner:
     ) -> StepPlan | None:
         """Return a kept plan as it is in this process; None: it holds too much.
 
-        The allocator is prepared as it was when the plan was made. In a smaller region its buffers would lie
-        otherwise, and those that find no room there would get chunks of other regions, which are larger than
-        they are.
+        The allocator is prepared as it was when the plan was made: in a smaller region its buffers would lie
+        otherwise, and some would get chunks that are larger than they are.
         """
         if plan.schedule is None:
             return plan
@@ -437,10 +416,9 @@ class Planner:
         return limit if aim is None else dataclasses.replace(limit, bytes=aim)
 
     def _searched(self, trials: Trials, small_chunks: SmallChunks, at_once: bool) -> tuple[StepPlan, bool]:
-        """Return the plan that is found by solving and measuring.
+        """Solve and measure.
 
-        Also return whether a later run may use it: the search is over, and no shortage that may pass decided
-        it.
+        Also return whether a later run may use the plan: no passing shortage decided it.
         """
         step = trials.step
         mark = Mark(meter_of(step.graph))
@@ -471,10 +449,7 @@ class Planner:
             self._told(self._limit.told(trials.step, limit, trials.plain))
 
     def _told(self, rose: bool) -> None:
-        """Let smaller layouts train plainly where the limit allows it.
-
-        It does where it ``rose`` over what plain training takes.
-        """
+        """Where the limit ``rose``, let smaller layouts train plainly that then fit."""
         for key, state in self._layouts.items() if rose else ():
             plan, peak = state.plan, state.plain_bytes
             if plan is None or plan.schedule is None or peak is None or peak > (self.allowed_bytes or 0):

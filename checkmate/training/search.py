@@ -1,7 +1,7 @@
-"""Search for one layout's plan.
+"""Search for one layout's plan: solve, run, look at the allocator, and correct.
 
-Solve, run, look at the allocator, and correct. The rate of allocated to requested bytes is taken from the
-model's own steps, cautiously at first, so that looking for a schedule does not itself leave the budget.
+The rate of allocated to requested bytes is taken from the model's own steps, cautiously at first, so that
+looking for a schedule does not itself leave the budget.
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ class PlanSearch:
     """A search for one layout's plan within ``limit``.
 
     ``plain``, ``again`` and ``first`` may give the plan at once. Else ``corrections`` asks for schedules and
-    measures them, and ``chosen`` is the best of all that was tried.
-
-    ``cautious`` leaves room for what others come to hold and for the allocator's varying luck. It is given up
-    where nothing fits with it, since training is watched. ``least`` is the least memory that is known, where
-    that was asked for; ``proved`` says that no schedule requests as few bytes as the budget.
+    measures them, and ``chosen`` is the best of all that was tried. ``cautious`` leaves room for what others
+    come to hold and for the allocator's varying luck; it is given up where nothing fits with it. ``least``:
+    the least memory, where that was asked for; ``proved``: no schedule requests as few bytes as the budget.
     """
 
     def __init__(self, trials: Trials, limit: Limit, request: PlanRequest) -> None:
@@ -56,30 +54,22 @@ class PlanSearch:
 
     @property
     def around(self) -> int:
-        """Return the bytes that others come to hold beside the step."""
         return foreseen(self.trials.step, self.trials.held)
 
     @property
     def room(self) -> int:
-        """Return the bytes that the allocator may hold for the step.
-
-        They are for when the step is measured alone. The rest of training is not around it then.
-        """
+        """The bytes that the allocator may hold for the step alone, as it is measured."""
         if self.cautious:
             return int(self.allowed * HEADROOM) - self.around
         return self.allowed - self.trials.held
 
     def fits(self, tried: TriedStep) -> bool:
-        """Return whether what was measured fits in training.
-
-        It must leave room for what is around the step there.
-        """
         return tried.ran and tried.own_bytes <= self.room
 
     def come_since(self, tried: TriedStep) -> int:
-        """Return the bytes that others came to hold since a share was told.
+        """The bytes that others, such as a data set, came to hold since a share was told.
 
-        A data set prepares batches meanwhile. Within bytes all that they hold counts.
+        Within bytes all counts.
         """
         return 0 if self.request.budget.share is None else max(0, tried.others_bytes - self.limit.others)
 
@@ -90,9 +80,9 @@ class PlanSearch:
         self.allowed = self.limit.bytes
 
     def plain(self) -> StepPlan | None:
-        """Return the plain plan, if the plain step was measured to fit.
+        """Return the plain plan, if it was measured to fit:
 
-        It needs no room to spare: training is watched, and nothing is cheaper.
+        training is watched, so it needs no room to spare.
         """
         tried = self.trials.plain
         if tried is None and self.trials.everything <= self._target(self.trials.rate):
@@ -102,9 +92,8 @@ class PlanSearch:
         return None if tried is None else self.plan_of(tried, "it fits, and trains as before")
 
     def _nothing_to_save(self, plain: TriedStep) -> StepPlan | None:
-        """Return the plain plan over the budget, if no schedule requests less.
-
-        So it is where weights take nearly all, or a network that is not trained comes before them.
+        """Return the plain plan over the budget, if no schedule requests less, as where weights take nearly
+        all.
         """
         share = self.request.budget.share
         if share is None or not plain.measured or self.request.on_miss is OnMiss.RAISE:
@@ -116,7 +105,7 @@ class PlanSearch:
         return dataclasses.replace(self.plan_of(plain), sentence=sentence)
 
     def again(self, schedule: Schedule | None) -> StepPlan | None:
-        """Return the plan with another layout's schedule, if it fits. It must fit this graph and budget."""
+        """Return the plan with another layout's schedule, if it fits this graph and budget."""
         if schedule is None:
             return None
         graph, steps = self.trials.graph, schedule.steps.tolist()
@@ -130,9 +119,7 @@ class PlanSearch:
         return self.plan_of(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
 
     def first(self) -> StepPlan | None:
-        """Run a first schedule, which is solved for on operation counts.
-
-        Return the plan only if plain training turns out to fit.
+        """Run a first schedule, solved for on operation counts; return the plain plan if it turns out to fit.
 
         Raises:
             NoScheduleError: it is proved that no schedule keeps the budget, and that is wanted.
@@ -147,10 +134,10 @@ class PlanSearch:
         return None
 
     def corrections(self) -> Generator[SolveRequest, SolveResult, None]:
-        """Ask for schedules and measure them until one fits and uses the budget.
+        """Ask for schedules on what the ops of the first one took, and measure them.
 
-        They are solved for on what the ops of the first one took. It goes on until a measured schedule takes
-        nearly all of the budget, or the cost can hardly fall, or the attempts are used up.
+        It goes on until one takes nearly all of the budget, or the cost can hardly fall, or attempts are used
+        up.
         """
         first = self._begun
         if first is None or self.least is not None:
@@ -173,11 +160,8 @@ class PlanSearch:
             aim.took(self._shot(tried, aim.target))
 
     def chosen(self) -> StepPlan:
-        """Return the best plan of all that was tried.
-
-        It is the cheapest that fits, else the one whose peak is closest. What fits without room to spare is
-        better than nothing: training is watched. Where nothing keeps the budget, the schedule that requests
-        the least is tried too.
+        """Return the best plan of all that was tried, and of the least request where nothing keeps the
+        budget.
 
         Raises:
             NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
@@ -187,10 +171,10 @@ class PlanSearch:
         return self.best_known()
 
     def best_known(self) -> StepPlan:
-        """Return the best plan of all that was tried, and try nothing more.
+        """Return the cheapest plan that fits of all that was tried, else the one whose peak is closest.
 
-        Raises:
-            NoScheduleError: as ``chosen``.
+        What fits without room to spare is better than nothing: training is watched. Errors are those of
+        ``chosen``.
         """
         fitting = self.best_fitting()
         if fitting is not None:
@@ -208,14 +192,10 @@ class PlanSearch:
 
     @property
     def fitted(self) -> bool:
-        """Return whether something that was tried fits."""
         return self.best_fitting() is not None
 
     def so_far(self) -> StepPlan:
-        """Return the cheapest plan that fits of all that was tried by now.
-
-        Its sentence says that the search goes on. No later run may use it.
-        """
+        """Return the cheapest plan that fits by now, with a sentence that the search goes on."""
         fitting = self.best_fitting()
         assert fitting is not None
         plan, graph = self.plan_of(fitting), self.trials.graph
@@ -227,7 +207,6 @@ class PlanSearch:
         return dataclasses.replace(plan, sentence=sentence)
 
     def best_fitting(self) -> TriedStep | None:
-        """Return the cheapest that fits of all that was tried."""
         fitting = [each for each in self.trials.all if self.fits(each)]
         return min(fitting, key=self.trials.cost) if fitting else None
 
@@ -241,7 +220,7 @@ class PlanSearch:
         return Reading(target, requested, own, self.trials.cost(tried))
 
     def _known(self, schedule: Schedule) -> TriedStep | None:
-        """Return what was measured of ``schedule``, or of its like. Its like takes and costs as much."""
+        """Return what was measured of ``schedule``, or of one that takes and costs as much."""
         graph = self.trials.graph
         new = simulate(graph, schedule)
         for each in self.trials.all:
@@ -252,13 +231,11 @@ class PlanSearch:
         return None
 
     def _start(self, target: int) -> Schedule | None:
-        """Return the cheapest known that requests at most ``target`` bytes."""
         graph = self.trials.graph
         fitting = [each for each in self.trials.all if each.requested_bytes(graph) <= target]
         return min(fitting, key=self.trials.cost).on(graph) if fitting else None
 
     def _progress(self, attempt: int) -> str:
-        """Return the number of the attempt, and the best so far, in words."""
         count = f"attempt {attempt} of at most {self._attempts}"
         best = self.best_fitting()
         if best is None:
@@ -269,7 +246,6 @@ class PlanSearch:
         )
 
     def _request_least(self) -> None:
-        """Measure the schedule that requests the least, if it was not."""
         schedule = self._find_least().schedule
         if self._known(schedule) is None:
             self.trials.run(schedule, "the least memory that is known")
@@ -290,7 +266,6 @@ class PlanSearch:
         return schedule
 
     def _find_least(self) -> Minimum:
-        """Find the schedule that requests the least, as is known now."""
         self.trials.report(Progress("solve", message="solving for the least memory"))
         found = self.request.solver_for(self.trials.report).minimum(self.trials.graph)
         # What was measured of the ops is no proof.
@@ -319,7 +294,7 @@ class PlanSearch:
         return impossible(self.trials, closest, self.allowed, self.least, proved=self.proved)
 
     def plan_of(self, tried: TriedStep, what: str = "") -> StepPlan:
-        """Return the plan to train by what was ``tried``. ``what``: what it is, in words."""
+        """Return the plan to train by what was ``tried``; ``what`` it is, in words."""
         trials = self.trials
         over = max(0, tried.peak_bytes - self.allowed)
         proof = self.least if self.proved else None

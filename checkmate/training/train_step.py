@@ -26,11 +26,10 @@ _PREPARE = "call step.prepare(x, y) on such a batch first, outside of the functi
 class TrainStep(StepSubject):
     """Train the model for one batch per call, within the budget.
 
-    ``step(x, y, sample_weight)`` updates the weights once and returns (loss, predictions). Called with arrays
-    or tensors it plans by itself, at the first batch of each layout. Called while a ``tf.function`` is traced
-    (in a custom loop, or by a strategy's ``run``) it needs known shapes and a plan made before with
-    ``prepare``. Metrics are left to the caller. Where the model has ``jit_compile=True``, or the target says
-    so, XLA compiles the step, and its memory is what the compiled step holds.
+    ``step(x, y, sample_weight)`` updates the weights once and returns (loss, predictions); metrics are left
+    to the caller. Called with arrays or tensors it plans by itself, at the first batch of each layout. Called
+    while a ``tf.function`` is traced (in a custom loop, or by a strategy's ``run``) it needs known shapes and
+    a plan made before with ``prepare``.
     """
 
     def __init__(self, model: Any, request: PlanRequest) -> None:
@@ -61,7 +60,7 @@ class TrainStep(StepSubject):
 
         Raises:
             UsageError: called while a function is traced, without a plan; or with a strategy, outside its
-                ``run``. Others as ``prepare``.
+            ``run``.
         """
         layout, tensors = flatten((x, y, sample_weight))
         self._begin_phase()
@@ -87,10 +86,7 @@ class TrainStep(StepSubject):
         return result
 
     def _begin_phase(self) -> None:
-        """Plan anew if the model was compiled again or its layers changed.
-
-        Layers change when they are frozen or thawed.
-        """
+        """Plan anew if the model was compiled again, or layers were frozen or thawed."""
         if self._trained is not None and self._trained != _trained(self.model):
             require_trainable(self.model)
             self._plan_anew()
@@ -120,7 +116,7 @@ class TrainStep(StepSubject):
         return loss, parts.pack_predictions(flat)
 
     def _is_for_xla(self) -> bool:
-        """Return whether XLA compiles the step; where it cannot be, say why."""
+        """Whether XLA compiles the step; where it is to and cannot, say why."""
         target = self._request.target
         compiled = self.model.jit_compile and not chosen_by_keras()
         if target is Target.EXECUTOR or not (compiled or target is Target.XLA):
@@ -132,5 +128,5 @@ class TrainStep(StepSubject):
 
 
 def _trained(model: Any) -> tuple[int, ...]:
-    """Return what tells one phase of a training from the next. It is its optimizer and what it trains."""
+    """What tells one phase of a training from the next: the optimizer, and what it trains."""
     return id(model.optimizer), *map(id, model.trainable_variables)

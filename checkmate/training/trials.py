@@ -1,8 +1,4 @@
-"""Run a step in several ways, and remember what was measured.
-
-What was measured teaches the costs of ops, the scratch that they need, and how many bytes the allocator holds
-for each one that is requested.
-"""
+"""Run a step in several ways, and remember what was measured: costs and scratch of ops, and peaks."""
 
 from __future__ import annotations
 
@@ -36,10 +32,9 @@ from checkmate.training.plan import FIRST_RATE, held_by_others, meter_of
 
 @dataclass(frozen=True, eq=False)
 class TriedStep:
-    """A way to run the step, and what was measured of it.
+    """A way to run the step, and what was measured of it while others held ``others_bytes``.
 
-    ``schedule``: None for the step as TensorFlow runs it by itself. ``others_bytes`` were held by others when
-    it was measured.
+    ``schedule``: None for the step as TensorFlow runs it by itself.
     """
 
     schedule: Schedule | None
@@ -52,22 +47,21 @@ class TriedStep:
 
     @property
     def peak_bytes(self) -> int:
-        """Return the most that the allocator held."""
         return self.found.peak_bytes
 
     @property
     def least_bytes(self) -> int:
-        """Return the lowest peak of its runs."""
+        """The lowest peak of its runs."""
         return self.found.least_bytes or self.peak_bytes
 
     @property
     def ran(self) -> bool:
-        """Return whether the device had the memory to run it."""
+        """Whether the device had the memory to run it."""
         return self.found.source is not PeakSource.EXHAUSTED
 
     @property
     def measured(self) -> bool:
-        """Return whether the peak was read off a meter."""
+        """Whether the peak was read off a meter."""
         return self.ran and self.found.source is not PeakSource.PREDICTED and self.peak_bytes > 0
 
     def on(self, graph: Graph) -> Schedule:
@@ -77,19 +71,17 @@ class TriedStep:
         return simulate(graph, self.on(graph)).cost
 
     def requested_bytes(self, graph: Graph) -> int:
-        """Return the most bytes that its ops request at once."""
         return simulate(graph, self.on(graph)).peak_bytes
 
 
 class Trials:
     """Run one layout's step, and hold what is known of it.
 
-    ``graph`` is that of the step, with what was learned. ``rate`` is allocated per requested bytes; ``known``
-    says that it was measured. ``held`` are bytes that others hold on the device: the most that was seen.
-    ``others``: what they hold now, or ``beside`` if that is more: what they were seen to hold in training.
-    ``metered``: this process has a memory meter. ``all`` is what was tried, in order. ``carried``: what is
-    known of the ops is what another layout's took, scaled, or what was measured before. ``ready``: the last
-    step that ran, where it was to be kept.
+    ``graph``: that of the step, with what was learned. ``rate``: allocated per requested bytes; ``known``: it
+    was measured. ``held``: the most that others were seen to hold on the device; ``others``: what they hold
+    now, or ``beside`` if that is more: what they were seen to hold in training. ``metered``: this process has
+    a memory meter. ``all``: what was tried, in order. ``carried``: what is known of the ops was measured
+    before, or of another layout. ``ready``: the last step that ran, where it was to be kept.
     """
 
     def __init__(
@@ -115,10 +107,7 @@ class Trials:
         self._costs_known = self.carried
 
     def recall(self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None) -> None:
-        """Take what was measured of this step before.
-
-        ``graph``: with what its ops took; None: that is not known.
-        """
+        """Take what was measured of this step before; ``graph``: with what its ops took, if that is known."""
         self.all.extend(tried)
         self.held = max([self.held, *(each.others_bytes for each in tried)])
         if graph is not None:
@@ -128,20 +117,19 @@ class Trials:
 
     @property
     def known_of_schedules(self) -> bool:
-        """Return whether the rate is known of a schedule. The plain step's alone does not count."""
+        """Whether the rate is known of a schedule. The plain step's alone does not count."""
         return (self.known and self.plain is None) or any(tried.schedule is not None for tried in self.all)
 
     @property
     def learned(self) -> Learned | None:
-        """Return what is known of the ops; None where nothing ran by a schedule."""
+        """What is known of the ops; None where nothing ran by a schedule."""
         return Learned(self.step.graph, self.graph) if self._costs_known else None
 
     @property
     def short(self) -> bool:
-        """Return whether a shortage that may pass decided what is known.
+        """Whether a shortage that may pass decided what is known: of room, or of a meter in a fresh process.
 
-        A step had no room, or its peak was predicted because a fresh process could not measure it. Where
-        this process has a meter, a prediction is for small tensors; it is the same in any run.
+        Where this process has a meter, a prediction is for small tensors; it is the same in any run.
         """
         return bool(self.why_not_plain) or any(
             not tried.ran or (tried.found.source is PeakSource.PREDICTED and not self.metered)
@@ -150,12 +138,11 @@ class Trials:
 
     @property
     def everything(self) -> int:
-        """Return the bytes that keeping everything requests."""
+        """The bytes that keeping everything requests."""
         return simulate(self.step.graph, self.step.everything).peak_bytes
 
     @property
     def plain(self) -> TriedStep | None:
-        """Return what was measured of the plain step; None where it was not."""
         return next((tried for tried in self.all if tried.schedule is None), None)
 
     def run_plain(self, what: str) -> TriedStep | None:
@@ -178,10 +165,10 @@ class Trials:
     def run(
         self, schedule: Schedule, what: str, *, within: int | None = None, keep: bool = False
     ) -> TriedStep:
-        """Measure the step by ``schedule``.
+        """Measure the step by ``schedule``; the first one teaches what the ops take.
 
-        The first one teaches what the ops take. Of others a peak over ``within`` bytes is enough to know.
-        ``keep`` keeps its function in ``ready`` until the next is measured.
+        ``within``: a higher peak is enough to know. ``keep`` keeps its function in ``ready`` until the next
+        is measured.
 
         Raises:
             CycleError, ProfileError: it could not be run, and nothing ran before.
@@ -226,16 +213,12 @@ class Trials:
         return self.all[-1]
 
     def _others(self, found: StepMeasurement) -> int:
-        """Return what others held when ``found`` was measured.
-
-        Meanwhile a data set prepares batches, so it is more than before the first one.
-        """
+        """Return what others held when ``found`` was measured: a data set prepares more batches meanwhile."""
         if not self.metered or not found.held_bytes:
             return self.held
         return max(0, found.held_bytes - self.graph.fixed_bytes)
 
     def _learn_costs(self, found: StepMeasurement) -> None:
-        """Learn seconds and scratch of the ops from a first scheduled run."""
         self._costs_known = True
         self.graph = with_workspace(
             _with_seconds(self.graph, found.node_seconds), found.workspace, found.reserves, found.pieces
@@ -247,10 +230,10 @@ class Trials:
     def _with_peak(
         self, found: StepMeasurement, schedule: Schedule | None, requested: int
     ) -> StepMeasurement:
-        """Return ``found`` with a peak.
+        """Return ``found`` with a peak: a fresh process's where this one has no meter, else a predicted one.
 
-        Where this process has no meter, it is a fresh process's. Where that cannot be, or where the meter saw
-        none of the step's tensors because all are small, it is predicted.
+        It is predicted where a fresh process cannot measure it, or where all tensors are too small for the
+        meter.
         """
         if self.metered and found.peak_bytes:
             return found
@@ -271,7 +254,6 @@ class Trials:
 
 
 def _with_seconds(graph: Graph, seconds: Sequence[float]) -> Graph:
-    """Return ``graph`` with measured costs. It is as it was where nothing was measured."""
     if not any(seconds):
         return graph
     ops = tuple(dataclasses.replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))

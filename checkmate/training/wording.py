@@ -1,7 +1,4 @@
-"""Say what was planned, and why nothing better was found.
-
-The first line is for all; the further ones are for who asks.
-"""
+"""Say what was planned, and why nothing better was found: a first line for all, further ones for the log."""
 
 from __future__ import annotations
 
@@ -28,7 +25,6 @@ _MARGIN = 1.02  # of a measured peak: what a budget should allow, since the peak
 
 
 def tell_plan(request: PlanRequest, layout: BatchLayout, sentence: str) -> None:
-    """Tell the first line of a plan's ``sentence``, and log the others."""
     line, *further = sentence.splitlines()
     request.tell(line)
     for each in further:
@@ -36,10 +32,7 @@ def tell_plan(request: PlanRequest, layout: BatchLayout, sentence: str) -> None:
 
 
 def sentence_of(trials: Trials, tried: TriedStep, limit: Limit, proof: Minimum | None, what: str) -> str:
-    """Say what was planned: in one line, and in further lines all else.
-
-    ``what``: what runs. ``proof``: no schedule requests as few bytes as the budget.
-    """
+    """Say what was planned: ``what`` runs. ``proof``: no schedule requests as few bytes as the budget."""
     layout = trials.step.layout.describe()
     if tried.peak_bytes <= limit.bytes:
         peak, budget = format_bytes_apart(tried.peak_bytes, limit.bytes)
@@ -55,9 +48,9 @@ def sentence_of(trials: Trials, tried: TriedStep, limit: Limit, proof: Minimum |
 
 
 def nothing_to_save(trials: Trials, plain: TriedStep, limit: Limit, bound: int) -> str:
-    """Say that plain training goes on over the budget: as ``sentence_of``.
+    """Say that plain training goes on over the budget:
 
-    ``bound``: it is proved that any schedule requests at least as many bytes.
+    any schedule requests at least ``bound`` bytes, proved.
     """
     line = (
         f"{trials.step.layout.describe()}: plain training, since recomputation saves nothing here; "
@@ -73,10 +66,7 @@ def nothing_to_save(trials: Trials, plain: TriedStep, limit: Limit, bound: int) 
 def impossible(
     trials: Trials, closest: TriedStep | None, allowed: int, least: Minimum | None, *, proved: bool
 ) -> NoScheduleError:
-    """Return the error for a budget that is not kept.
-
-    ``closest`` is what comes nearest to it; None: nothing was run.
-    """
+    """Return the error for a budget that is not kept. ``closest``: None where nothing was run."""
     if closest is None and trials.all and not any(each.ran for each in trials.all):
         return NoScheduleError(
             f"nothing that was tried of a training step of {trials.step.name!r} with a "
@@ -112,7 +102,6 @@ def _base(trials: Trials, limit: Limit, budget: str) -> str:
 
 
 def _further(trials: Trials, tried: TriedStep, limit: Limit) -> Iterator[str]:
-    """Yield what need not be said at once."""
     if tried.peak_bytes > limit.bytes and limit.words:
         yield f"the budget is {_base(trials, limit, format_bytes(limit.bytes))}"
     yield from limit.further
@@ -122,7 +111,6 @@ def _further(trials: Trials, tried: TriedStep, limit: Limit) -> Iterator[str]:
 
 
 def what_runs(graph: Graph, tried: TriedStep) -> str:
-    """Return recomputations and extra computation in words."""
     if tried.schedule is None:
         return "plain training, without recomputation"
     count = plural(len(tried.schedule.steps) - graph.n, "recomputation")
@@ -130,7 +118,6 @@ def what_runs(graph: Graph, tried: TriedStep) -> str:
 
 
 def _over(tried: TriedStep, allowed: int) -> str:
-    """Say by how much the closest step is over the budget."""
     peak, budget = format_bytes_apart(tried.peak_bytes, allowed)
     over = tried.peak_bytes - allowed
     share = f"{100 * over / max(1, allowed):.1f} %"
@@ -145,10 +132,9 @@ def _known(found: StepMeasurement) -> str:
 def why_missed(
     graph: Graph, tried: TriedStep | None, *, allowed: int, held: int, proof: Minimum | None
 ) -> str:
-    """Return the reason why nothing was found within ``allowed`` bytes.
+    """Return the reason why nothing was found within ``allowed`` bytes, of which others ``held`` some.
 
-    ``tried`` is the closest that was measured. ``held`` is what others hold beside the step. ``proof``: no
-    schedule requests as few bytes as there are.
+    ``tried``: the closest that was measured. ``proof``: no schedule requests as few bytes as there are.
     """
     beside = f" beside the {format_bytes(held)} that others hold" if held > NOTABLE * allowed else ""
     if proof is not None and tried is not None and tried.measured and tried.own_bytes < proof.bound.bytes:
@@ -178,7 +164,6 @@ def why_missed(
 
 
 def loops_of(graph: Graph) -> list[str]:
-    """Return the names of loops and of parts of loops."""
     return [op.name for op in graph.ops if not _LOOPS.isdisjoint(op.type.split("+"))]
 
 
@@ -196,7 +181,6 @@ def _loop(graph: Graph, tried: TriedStep | None) -> str:
 
 
 def remedy(peak_bytes: int) -> str:
-    """Say what budget would do."""
     return f"raise the budget to {format_bytes_up(int(peak_bytes * _MARGIN))} or more"
 
 

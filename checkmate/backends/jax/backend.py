@@ -38,14 +38,10 @@ _COUNTED = "costs are counted: XLA fuses ops, so none is timed by itself"
 
 @dataclass(frozen=True, eq=False)
 class Planned(Fitted):
-    """A schedule as XLA compiled it, and the plan by which it runs."""
-
     plan: JaxPlan
 
 
 class JaxStep(CompiledStep):
-    """A step of JAX. The plain step is traced and compiled when it is made."""
-
     def __init__(
         self,
         request: ModelRequest,
@@ -127,15 +123,12 @@ class JaxStep(CompiledStep):
 
 
 class JaxBackend:
-    """JAX, with Keras set up for it."""
-
     attempt_s = 5.0  # there are several solves
     counted = True
 
     def profile(
         self, request: ModelRequest, costs: CostsWanted, *, report: Report, cancelled: Cancelled
     ) -> Graph:
-        """Return the graph of a JAX step, with counted costs."""
         _refuse_refresh(costs)
         loaded = _loaded(request, report, cancelled)
         options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
@@ -159,11 +152,7 @@ class JaxBackend:
 
 
 def require_stated(budget: Budget) -> None:
-    """Require that a budget is a size or a share.
-
-    Raises:
-        UsageError: it is the least there is.
-    """
+    """Require that a budget is a size or a share: the least that XLA needs is not known."""
     if budget == Budget():
         raise UsageError(
             "the least that XLA needs is not known before a step is compiled",

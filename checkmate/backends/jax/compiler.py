@@ -52,8 +52,7 @@ class Trial:
 class JaxCompilation(Compilation[Way, Trial]):
     """A step of JAX that XLA compiles, for one layout of its arguments.
 
-    ``alone``: it will be a program of its own, not a part of one. ``cancelled`` is asked before each
-    compilation.
+    ``alone``: it will be a program of its own, not a part of one.
     """
 
     def __init__(self, begun: BegunStep, name: str, *, alone: bool) -> None:
@@ -63,12 +62,10 @@ class JaxCompilation(Compilation[Way, Trial]):
 
     @cached_property
     def program(self) -> Program:
-        """The equations of the step."""
         return read_program(self.begun.traced.jaxpr)
 
     @cached_property
     def speed(self) -> Speed:
-        """What the device gets through in a second."""
         return speed_of(self.platform, jax.local_devices()[0].device_kind)
 
     @cached_property
@@ -85,41 +82,35 @@ class JaxCompilation(Compilation[Way, Trial]):
 
     @cached_property
     def graph(self) -> Graph:
-        """What is scheduled; costs are counted."""
         fixed = {"arguments": self.plain.arguments, "results": self.plain.results - self.plain.shared}
         graph = graph_of(self.program, self.fused, name=self._name, speed=self.speed, fixed=fixed)
         return replace(graph, metadata=_metadata(len(self.program.equations)))
 
     @property
     def plain_seconds(self) -> float:
-        """Return how long compiling the plain step took."""
         return self.begun.seconds
 
     @property
     def plain_bytes(self) -> int:
-        """Return what the plain step takes."""
         return self.plain.whole
 
     @property
     def fixed_bytes(self) -> int:
-        """Return what arguments and results take."""
         return self.plain.fixed
 
     @cached_property
     def compilers(self) -> Sequence[Compiler[Way, Trial]]:
-        """The groups of ways on this platform."""
         return [_JaxCompiler(self, ways) for ways in self._groups]
 
     @property
     def rate(self) -> float:
-        """Return how many bytes XLA will probably take for each of the graph's."""
+        """How many bytes XLA will probably take for each of the graph's."""
         if self.platform == "cpu":
             return 1.0
         held = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes - self.graph.fixed_bytes
         return min(_MOST_RATE, max(1, self.plain.temporary) / max(1, held))
 
     def compile(self, schedule: Schedule, way: Way) -> tuple[Trial, int]:
-        """Compile a schedule to read its memory."""
         run = tied_step(self.program, self.fused, schedule, way.emitted(self.platform))
         jitted = jax.jit(run, donate_argnums=self.begun.traced.donated)
         executable = self._tried(jitted, choices := way.trial_options(self.platform))
@@ -130,13 +121,12 @@ class JaxCompilation(Compilation[Way, Trial]):
         return made, memory.whole - self.plain.fixed
 
     def _tried(self, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:
-        """Compile with the first of ``choices`` that XLA does not fail with."""
         found, failed = first_compiled(choices[self._refused :], lambda each: self._executable(jitted, each))
         self._refused += failed
         return found
 
     def finished(self, trial: Compiled[Way, Trial]) -> Compiled[Way, Trial]:
-        """Return a trial as it will run. It is compiled again, where it was compiled otherwise."""
+        """Compile a trial again as it will run, where it was compiled otherwise."""
         if trial.made.executable is not None:
             return trial
         executable = self._executable(trial.made.jitted, trial.way.options)
@@ -149,8 +139,6 @@ class JaxCompilation(Compilation[Way, Trial]):
 
 
 class _JaxCompiler(Compiler[Way, Trial]):
-    """Compiles the schedules of a step in one group of ways."""
-
     def __init__(self, step: JaxCompilation, ways: tuple[Way, ...]) -> None:
         self._step, self.graph, self.ways, self.rate = step, step.graph, ways, step.rate
         self.usual, self.near = usual_ways(ways, step.platform), near(step.platform)
@@ -168,10 +156,9 @@ class _JaxCompiler(Compiler[Way, Trial]):
         return _HELD if way.ties is WaitPolicy.ALL and self._step.platform == "cpu" else 0.0
 
     def price(self, schedule: Schedule, made: Trial) -> float | None:
-        """Return about how long a compiled schedule takes on a GPU.
+        """Return about how long a compiled schedule takes on a GPU: for its bytes, and for its products.
 
-        It is the time of its bytes and that of its products. By such prices the policies of
-        ``jax.checkpoint`` stood as they did when an H200 ran them.
+        By such prices the policies of ``jax.checkpoint`` stood as they did when an H200 ran them.
         """
         if made.moved is None:
             return None
@@ -186,7 +173,6 @@ class _JaxCompiler(Compiler[Way, Trial]):
 
 
 def _metadata(equations: int) -> dict[str, Any]:
-    """Return what a graph says of its origin."""
     return {
         "framework": JAX,
         "jax": jax.__version__,

@@ -93,7 +93,6 @@ class JaxExport:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a step was exported with."""
     return {
         "checkmate": __version__,
         "jax": jax.__version__,
@@ -169,9 +168,7 @@ def described(tree: Any, donated: Sequence[int] | None) -> list[dict[str, Any]]:
 
 
 def write_step(plan: JaxPlan, name: str, staged: Path, folder: Path) -> JaxExport:
-    """Write a plan's step and its report.
-
-    ``staged`` is where it is written; it will be ``folder``.
+    """Write a plan's step and its report into ``staged``, which will be ``folder``.
 
     Raises:
         ExportError: JAX cannot export it. OSError: a file cannot be written.

@@ -39,10 +39,10 @@ class Traced:
 class JaxPlan:
     """How the step of one layout runs.
 
-    ``executable`` is a function of flat arguments; ``jitted`` is the same inside of other functions of JAX.
-    Where the step has to be ``alone``, it is not: it was compiled with options, and a part has none.
-    ``example``: the arguments that it is for, with ``jax.ShapeDtypeStruct`` for arrays. ``donated`` are
-    numbers of flat arguments.
+    ``executable`` is a function of flat arguments; ``jitted`` is the same inside of other functions of JAX,
+    unless the step has to be ``alone``: compiled with options, which a part cannot have. ``example``: the
+    arguments that it is for, with ``jax.ShapeDtypeStruct`` for arrays. ``donated``: numbers of flat
+    arguments.
     """
 
     jitted: Callable[..., Any]
@@ -88,20 +88,16 @@ class JaxPlan:
 
     @property
     def by_equations(self) -> Callable[..., Any]:
-        """Return the step of flat arrays as it runs outside of ``jax.jit``.
-
-        Then each equation is a kernel of its own.
-        """
+        """The step of flat arrays as it runs outside of ``jax.jit``: each equation is a kernel of its own."""
         found: Callable[..., Any] = self.jitted.__wrapped__  # type: ignore[attr-defined]
         return found
 
     @property
     def arguments(self) -> list[Any]:
-        """Return the arguments that it is for, without those that are static."""
+        """The arguments that it is for, without those that are static."""
         return dynamic_arguments(self.example, self.static)
 
     def call(self, args: Sequence[Any]) -> Any:
-        """Run the step."""
         flat = jax.tree.leaves(dynamic_arguments(args, self.static))
         run = self.jitted if are_traced(flat) else self.executable
         return jax.tree.unflatten(self.results, run(*flat))
@@ -109,9 +105,9 @@ class JaxPlan:
 
 @dataclass(frozen=True, eq=False)
 class BegunStep:
-    """A traced step, and the plain step as XLA compiles it: a function of flat arguments.
+    """A traced step, and the plain step as XLA compiles it in so many ``seconds``:
 
-    ``seconds``: of its compilation.
+    a function of flat arguments.
     """
 
     traced: Traced
@@ -158,11 +154,6 @@ def begin(
 
 
 def compiled_plain(traced: Traced, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:
-    """Compile the plain step with the first options that XLA takes.
-
-    Raises:
-        NotCompiledError: XLA fails with all.
-    """
     try:
         return first_compiled(choices, jitted.lower(*traced.jaxpr.in_avals).compile)[0]
     except jax.errors.JaxRuntimeError as error:
@@ -200,7 +191,6 @@ def trace(
 
 
 def dynamic_arguments(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:
-    """Return the arguments that are not static."""
     return [arg for number, arg in enumerate(args) if number not in static]
 
 
@@ -234,9 +224,7 @@ def _own_donation(jaxpr: Any) -> tuple[int, ...]:
 def first_compiled(
     choices: Sequence[dict[str, Any]], compiled: Callable[[dict[str, Any]], Any]
 ) -> tuple[Any, int]:
-    """Compile with the first options that XLA does not fail with.
-
-    Also returned is with how many it failed.
+    """Compile with the first options that XLA does not fail with; also return with how many it failed.
 
     Raises:
         jax.errors.JaxRuntimeError: XLA fails with all.

@@ -60,7 +60,6 @@ def verification_report(
 def _peaks(
     graph: Graph, schedule: Schedule, told: JaxReport, exported: JaxExport | None
 ) -> dict[str, int | None]:
-    """Return the bytes of both steps: as XLA says, and as the graph counts."""
     measured = ("measured", "measured_requested", "plain_measured", "plain_measured_requested")
     return {
         **dict.fromkeys((*measured, "reloaded_measured")),
@@ -73,7 +72,6 @@ def _peaks(
 
 
 def _seconds(graph: Graph, schedule: Schedule, compared: Compared) -> dict[str, float | None]:
-    """Return the seconds of both steps, predicted by counts and measured."""
     before, after = compared.seconds
     cost = float(simulate(graph, schedule).cost)
     return {
@@ -86,7 +84,6 @@ def _seconds(graph: Graph, schedule: Schedule, compared: Compared) -> dict[str, 
 
 
 def _results(graph: Graph, compared: Compared) -> dict[str, Any]:
-    """Return how far the results of the two steps are apart."""
     exact, usual = compared.exact, compared.compiled
     worst = None if usual is None else {"name": usual.where, "relative_error": usual.worst}
     largest = None if usual is None else {"name": usual.where, "error": usual.worst}

@@ -17,7 +17,7 @@ from checkmate.memory.step_requests import InitialAllocations, StepRequests
 class AllocatorReplica:
     """Predicts what the allocator's meter shows for schedules of one step.
 
-    ``history`` is what the allocator is asked for before the first step: (handle, bytes). ``surplus``: the
+    ``history``: what the allocator is asked for before the first step: (handle, bytes). ``surplus``: the
     share by which the meter is taken to show more than is predicted.
     """
 
@@ -30,14 +30,11 @@ class AllocatorReplica:
         return self.folded.graph
 
     def predicted(self, steps: Sequence[int]) -> int:
-        """Return the bytes that the meter should show."""
         shown = predicted_allocated(self.folded, self.graph, list(steps), self.history)
         return int((1 + self.surplus) * shown)
 
     def requests(self, steps: Sequence[int]) -> StepRequests:
-        """Return what a step asks of the allocator, in order."""
         return requests_of_step(self.folded, self.graph, steps)
 
     def before(self, steps: Sequence[int]) -> InitialAllocations:
-        """Return what the allocator holds before the step."""
         return before_steps(self.folded, self.graph, Schedule.of(self.graph, list(steps)), self.history)

@@ -1,5 +1,3 @@
-"""Steps that TensorFlow computes: its executor, or XLA where the model is compiled by it."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -25,8 +23,6 @@ from checkmate.units import Budget
 
 
 class TensorflowBackend:
-    """TensorFlow, with Keras set up for it."""
-
     attempt_s = 20.0
     counted = False
 
@@ -35,8 +31,7 @@ class TensorflowBackend:
     ) -> Graph:
         """Return the graph of a training step, with costs.
 
-        Where the plain step does not fit the memory there is, costs are analytic, and the graph's notes say
-        so.
+        They are analytic where the plain step does not fit the memory there is; the graph's notes say so.
         """
         options = _options(costs)
         folded = trace_request(request, report=report, cancelled=cancelled)
@@ -48,10 +43,7 @@ class TensorflowBackend:
     def step(
         self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver
     ) -> ExecutorStep | XlaStep:
-        """Return the step that ``request`` names, with costs.
-
-        A step for XLA gets costs without running it.
-        """
+        """Return the step that ``request`` names, with costs. A step for XLA gets them without running it."""
         options = _options(costs)
         expect_tasks()
         traced = traced_step(request, solver.report, solver.cancelled)
@@ -65,8 +57,7 @@ class TensorflowBackend:
     ) -> ExecutorStep | XlaStep:
         """Return the step of a graph of a file, with a schedule for it.
 
-        A graph of another device, whose kernels use memory differently, gets the rules of this one; the
-        report's notes say so.
+        A graph of another device gets the memory rules of this one's kernels; the report's notes say so.
         """
         if graph.runner.backend != TENSORFLOW:
             raise UsageError(

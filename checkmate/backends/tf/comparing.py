@@ -1,7 +1,4 @@
-"""Compare the scheduled step's gradients with the plain one's.
-
-They are compared at the step's own batch, or where the plain step fits.
-"""
+"""Compare the scheduled step's gradients with the plain one's, where the plain step fits."""
 
 from __future__ import annotations
 
@@ -25,12 +22,11 @@ GRADIENTS, RESULTS = "gradients", "variables and results"
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison found, and where it was made.
+    """What a comparison found, and where it was made: at ``batch``, on ``device`` (cpu or gpu).
 
-    It was made at ``batch`` and on ``device`` (cpu or gpu). ``found`` is as
-    ``backends.tf.measure.step.compare`` gives it; None where the plain step fits nowhere. ``note`` says
-    where it was compared, unless that is the step's own batch and device. ``what`` was compared: gradients,
-    or what a step that is not Keras's own comes to.
+    ``found`` is as ``backends.tf.measure.step.compare`` gives it; None where the plain step fits nowhere.
+    ``note`` says where, unless that is the step's own batch and device. ``what`` was compared: gradients, or
+    what a step that is not Keras's own comes to.
     """
 
     found: Mapping[str, Any] | None
@@ -51,13 +47,10 @@ def compare_where_it_fits(
     report: Report,
     cancelled: Cancelled,
 ) -> Compared:
-    """Compare the scheduled step where the plain step fits.
+    """Compare the scheduled step where the plain step fits: at its own batch, a smaller one, or on the CPU.
 
-    Gradients are compared; of a step that is not Keras's own, what it returns and its variables. Compare at
-    the request's own batch if it fits there. Where memory is short for the own batch, compare at the largest
-    one that fits; else on the CPU. At another batch the schedule's order is that of the same ops
-    (``backends.tf.emit.other_trace``). ``usual``: what was found with default kernels where the step was
-    measured. ``xla``: how the step is emitted for XLA; None: it is for the executor.
+    At another batch the schedule's order is that of the same ops (``backends.tf.emit.other_trace``).
+    ``usual``: what was found with default kernels where the step was measured.
 
     Raises:
         CheckmateError: a comparison failed for another reason than memory. CancelledError: the user

@@ -32,8 +32,6 @@ from checkmate.units import Budget, format_bytes
 
 @dataclass(frozen=True, eq=False)
 class Measured(Fitted):
-    """A schedule, and what a fresh process showed of it."""
-
     measured: FreshMeasurement
 
 
@@ -55,25 +53,20 @@ class ExecutorStep(TfStep, MeteredStep):
 
     @property
     def plain(self) -> Plain:
-        """Return what is known of the plain step."""
         return self._plain
 
     @property
     def plain_bytes(self) -> int:
-        """Return what the plain step shows on the allocator's meter, or should show where it does not fit."""
         return self.plain.peak_bytes
 
     @property
     def allocated_per_requested(self) -> float:
-        """Return the allocated bytes per requested byte, as profiled."""
         return allocated_per_requested(self.graph)
 
     def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
-        """Say what a share is of, where the plain step was not measured."""
         return predicted_share_note(budget, allowed, self.plain)
 
     def own_budget(self) -> Allowed:
-        """Return the supplied schedule's own budget, at the plain step's rate."""
         assert self.supplied is not None
         budget, seen = self.supplied.budget_bytes, self.plain.measured
         requested = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes
@@ -87,11 +80,9 @@ class ExecutorStep(TfStep, MeteredStep):
 
     @property
     def replica(self) -> AllocatorReplica:
-        """Return the replica of the allocator, with what it was asked for before the step."""
         return AllocatorReplica(self.folded, self.plain.history)
 
     def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Measured:
-        """Measure a schedule in a fresh process."""
         expect_tasks(EXACT)  # gradients are compared there
         fits, schedule = self.plain.measured is not None, result.require_schedule()
         found = measure_fresh(
@@ -107,21 +98,17 @@ class ExecutorStep(TfStep, MeteredStep):
 
     @property
     def origin_notes(self) -> tuple[str, ...]:
-        """Return what the report says of costs and model."""
         return *costs_note(self.graph), *doubts_note(self.graph), *self.folded.traced.loaded.notes
 
     def measurements(self, fitted: Fitted) -> Measurements:
-        """Return what was measured."""
         assert isinstance(fitted, Measured)
         predicted = self.replica.predicted(fitted.result.require_schedule().steps.tolist())
         return Measurements(self.plain, fitted.measured, Compared(None), predicted_bytes=predicted)
 
     def emission(self, fitted: Fitted) -> XlaEmission | None:
-        """Return None: the step is for the executor."""
         return None
 
     def save(self, fitted: Fitted, directory: Path) -> None:
-        """Write the SavedModel."""
         save_step(self.folded, fitted.result.require_schedule(), directory)
 
 
@@ -167,6 +154,6 @@ def costs_note(graph: Graph) -> tuple[str, ...]:
 
 
 def doubts_note(graph: Graph) -> tuple[str, ...]:
-    """Say why the costs are doubtful, if they are. They are the costs that the schedule was chosen by."""
+    """Say why the costs that the schedule was chosen by are doubtful, if they are."""
     words = reading_words(graph)
     return (words,) if words else ()

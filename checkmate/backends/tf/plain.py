@@ -1,7 +1,4 @@
-"""The plain step, which need not fit.
-
-It is measured, or else predicted and measured at a smaller batch.
-"""
+"""The plain step, which need not fit: it is measured, or else predicted and measured at a smaller batch."""
 
 from __future__ import annotations
 
@@ -30,10 +27,10 @@ History = tuple[tuple[int, int], ...]
 class Plain:
     """What is known of the plain step.
 
-    ``predicted_bytes`` is the peak that the meter should show, by the allocator's replica. ``history`` is
-    what the allocator is asked for before the first step. ``batch`` is the largest batch tried at which the
-    step fits: the request's own where that does, and 0 where none does. ``measured`` is None where it does
-    not fit; then ``why`` says so. ``free_bytes`` is the memory there was, where it is known.
+    ``predicted_bytes``: the peak that the meter should show. ``history``: what the allocator is asked for
+    before the first step. ``batch``: the largest batch tried at which the step fits; 0 where none does.
+    ``measured`` is None where it does not fit; then ``why`` says so. ``free_bytes``: the memory there was,
+    where it is known.
     """
 
     predicted_bytes: int
@@ -45,15 +42,12 @@ class Plain:
 
     @property
     def peak_bytes(self) -> int:
-        """Return the first step's peak on the meter. It is measured where the step fits, else predicted."""
+        """The first step's peak on the meter: measured where the step fits, else predicted."""
         return self.predicted_bytes if self.measured is None else self.measured.first_peak_bytes
 
     @property
     def note(self) -> str:
-        """Return a sentence where the step does not fit, else an empty string.
-
-        For example ``plain step: does not fit (predicted 21.3 GiB of 15.7 GiB)``.
-        """
+        """A sentence where the step does not fit, else an empty string."""
         if self.measured is not None:
             return ""
         room = "" if self.free_bytes is None else f" of {format_bytes(self.free_bytes)}"
@@ -62,8 +56,7 @@ class Plain:
     def facts(self) -> dict[str, Any]:
         """Return what the report says of the plain step.
 
-        It says whether the step fits, why not, and the largest batch that does. The batch is None where it
-        fits at none that was tried.
+        The batch is None where it fits at none that was tried.
         """
         return {
             "fits": self.measured is not None,
@@ -83,14 +76,12 @@ def measure_plain(
     report: Report,
     cancelled: Cancelled,
 ) -> Plain:
-    """Measure the plain step in a fresh process.
+    """Measure the plain step in a fresh process; where it does not fit, at smaller batches.
 
-    Where it does not fit, it is measured at smaller batches. ``too_large`` is given where the step is known
-    not to fit. ``xla``: how it is emitted for XLA; None: it is for the executor.
+    ``too_large``: the step is known not to fit. ``xla``: how it is emitted for XLA; None: for the executor.
 
     Raises:
-        WorkerDiedError, CheckmateError: as ``checkmate.backends.tf.tasks.run_task``. CancelledError: the user
-        cancelled.
+        WorkerDiedError, CheckmateError: as ``checkmate.backends.tf.tasks.run_task``.
     """
     graph = folded.graph
     if too_large is None:
@@ -125,10 +116,7 @@ def measure_plain(
 
 
 def share_of(error: StepTooLargeError) -> float:
-    """Return the share of a batch that should fit, by what ``error`` says.
-
-    It is one half where the error does not say.
-    """
+    """Return the share of a batch that should fit, by what ``error`` says; else one half."""
     needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
     return 0.5 if not needed or free is None else min(1.0, _OF_THE_FREE * free / needed)
 
@@ -151,10 +139,7 @@ def _predicted(folded: FoldedStep, history: History) -> int:
 
 
 def _free(error: StepTooLargeError, graph: Graph) -> int | None:
-    """Return the bytes that the device has for the step.
-
-    What is in memory already is included. None where that is not known.
-    """
+    """Return the bytes that the device has for the step and what it holds already; None: not known."""
     free = error.details.get("free_bytes")
     if free is not None:
         return int(free) + graph.fixed_bytes
@@ -169,8 +154,8 @@ def _free(error: StepTooLargeError, graph: Graph) -> int | None:
 class MeterHistory:
     """What a measurement told of the step.
 
-    ``history`` is what the allocator was asked for before the step, and ``fixed_bytes`` the graph's there.
-    ``surplus`` is the share by which the meter has shown more than was predicted.
+    ``history``: what the allocator was asked for before the step; ``fixed_bytes``: the graph's there.
+    ``surplus``: the share by which the meter has shown more than was predicted.
     """
 
     history: tuple[tuple[int, int], ...]
@@ -184,6 +169,5 @@ class MeterHistory:
         return (*self.history, (handle, more)) if more > 0 else self.history
 
     def after(self, measured: FreshMeasurement, fixed_bytes: int, predicted: int) -> MeterHistory:
-        """Return what is known once another size has been measured."""
         surplus = (1 + self.surplus) * measured.peak_bytes / predicted - 1
         return MeterHistory(measured.history, fixed_bytes, max(self.surplus, surplus))

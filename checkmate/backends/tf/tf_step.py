@@ -46,7 +46,6 @@ class TracedStep:
 
 
 def traced_step(request: ModelRequest, report: Report, cancelled: Cancelled) -> TracedStep:
-    """Trace the step that ``request`` names."""
     folded = trace_request(request, report=report, cancelled=cancelled)
     return TracedStep(with_kernels_of(request, folded.graph), folded)
 
@@ -66,10 +65,9 @@ def retraced_step(
 
 
 def _with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` for the target of ``graph``, unless it names one.
+    """Return ``request`` for the target of ``graph``, unless it names one, folded as ``graph`` was.
 
-    A model may be compiled for XLA on one machine and not on another; a schedule is for one of them. It is
-    folded as ``graph`` was.
+    A model may be compiled for XLA on one machine and not on another; a schedule is for one of them.
     """
     request = replace(request, fused=graph.origin.fused)
     known = graph.origin.target
@@ -77,12 +75,9 @@ def _with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
 
 
 class TfStep(PlannedStep):
-    """What the executor's steps and XLA's have in common."""
-
     @property
     @abstractmethod
-    def plain(self) -> Plain:
-        """Return what is known of the plain step."""
+    def plain(self) -> Plain: ...
 
     def __init__(self, traced: TracedStep, report: Report, cancelled: Cancelled) -> None:
         self.request, self.folded, self.supplied = traced.request, traced.folded, traced.supplied
@@ -90,7 +85,6 @@ class TfStep(PlannedStep):
 
     @property
     def graph(self) -> Graph:
-        """Return what is scheduled."""
         return self.folded.graph
 
     @abstractmethod
@@ -99,14 +93,13 @@ class TfStep(PlannedStep):
 
     @abstractmethod
     def emission(self, fitted: Fitted) -> XlaEmission | None:
-        """Return how the step is emitted for XLA; None: it is for the executor."""
+        """How the step is emitted for XLA; None: it is for the executor."""
 
     @abstractmethod
     def save(self, fitted: Fitted, directory: Path) -> None:
         """Write the SavedModel."""
 
     def verify(self, fitted: Fitted, allowed: int, notes: tuple[str, ...]) -> VerificationReport:
-        """Run the scheduled step beside the plain one; write nothing."""
         found = self.measurements(fitted)
         compared = self._compared(fitted, found, self.cancelled)
         return self._reported(fitted, replace(found, compared=compared), allowed, notes)
@@ -114,9 +107,8 @@ class TfStep(PlannedStep):
     def export(
         self, fitted: Fitted, directory: Path, allowed: int, notes: tuple[str, ...]
     ) -> VerificationReport:
-        """Write the SavedModel, an example, the graph, the schedule and the report.
-
-        It is reloaded in a process with TensorFlow alone.
+        """Write the SavedModel, an example, the graph, the schedule and the report; reload it with TensorFlow
+        alone.
         """
         found = self.measurements(fitted)
         with staging(directory) as staged:
@@ -138,10 +130,9 @@ class TfStep(PlannedStep):
         )
 
     def _compared_while_saving(self, fitted: Fitted, found: Measurements, staged: Path) -> Compared:
-        """Compare the gradients, and write the SavedModel meanwhile.
+        """Compare the gradients, in processes of their own, and write the SavedModel meanwhile.
 
-        Comparing runs in processes of its own. Neither is timed or metered; if saving fails, comparing is
-        cancelled.
+        Neither is timed or metered. If saving fails, comparing is cancelled.
         """
         failed = threading.Event()
 
@@ -161,7 +152,6 @@ class TfStep(PlannedStep):
     def _reloaded(
         self, fitted: Fitted, found: Measurements, staged: Path, allowed: int, notes: tuple[str, ...]
     ) -> VerificationReport:
-        """Reload the saved step, and write what stands beside it."""
         batch = self.folded.traced.loaded.make_batch()
         reloaded = measure_reloaded(
             staged / _SAVED_MODEL,

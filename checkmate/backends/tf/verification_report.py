@@ -1,7 +1,4 @@
-"""Check that the scheduled step does what was promised.
-
-Its gradients are compared with the plain step's; its peak and its time are measured.
-"""
+"""Check that the scheduled step does what was promised: its gradients, its peak and its time."""
 
 from __future__ import annotations
 
@@ -31,13 +28,11 @@ _STEADY = 0.02  # of the least peak: steps that differ by less are called the sa
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Hold what was measured of a schedule, to report on it.
+    """What was measured of a schedule, to report on it.
 
-    ``plain``: the plain step. ``measured``: the scheduled step. ``compared``: their gradients. ``reloaded``:
-    the scheduled step after an export; None: it was not exported. ``predicted_bytes``: the peak on the meter
-    by the allocator's replica, or by XLA; None: it is predicted by the plain step's slack.
-    ``plain_predicted_bytes``: the same of the plain step. ``live_bytes``: of each step of the schedule, where
-    XLA told it; else they are measured.
+    ``reloaded``: the scheduled step after an export. ``predicted_bytes``: the peak by the allocator's
+    replica, or by XLA; None: it is predicted by the plain step's slack. ``live_bytes``: of each step of the
+    schedule, where XLA told it; else they are measured.
     """
 
     plain: Plain
@@ -62,10 +57,10 @@ def verification_report(
     budget_bytes: int,
     notes: tuple[str, ...] = (),
 ) -> VerificationReport:
-    """Return what was measured beside what was predicted.
+    """Return what was measured beside what was predicted; ``problems`` says what is not as promised.
 
-    ``problems`` says what is not as promised. Seconds are predicted as profiled (``predicted``) and scaled by
-    what the plain step takes now (``predicted_today``).
+    Seconds are predicted as profiled (``predicted``) and scaled by what the plain step takes now
+    (``predicted_today``).
     """
     timeline = simulate(graph, schedule)
     plain, measured, compared = found.plain, found.measured, found.compared
@@ -98,7 +93,6 @@ def verification_report(
 
 
 def _peaks(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, int | None]:
-    """Return the peaks in bytes, predicted and measured, of both steps."""
     plain_peak = simulate(graph, Schedule.plain(graph)).peak_bytes
     slack = allocated_per_requested(graph)
     seen, predicted, plain = found.plain.measured, found.predicted_bytes, found.plain_predicted_bytes
@@ -118,7 +112,6 @@ def _peaks(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, i
 
 
 def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, float | None]:
-    """Return the seconds, predicted and measured, of both steps."""
     in_seconds = graph.cost_unit is CostUnit.SECONDS
     seen = found.plain.measured
     today = None
@@ -134,10 +127,7 @@ def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str,
 
 
 def _varying_peak_note(*processes: Sequence[int]) -> str:
-    """Return a note if some steps of a process needed more than others.
-
-    ``processes``: the peaks of the measured steps, a list for each process.
-    """
+    """Return a note if some steps of a process needed more than others; ``processes``: peaks of each."""
     varying = [peaks for peaks in processes if peaks and max(peaks) > (1 + _STEADY) * min(peaks)]
     if not varying:
         return ""
@@ -150,7 +140,6 @@ def _varying_peak_note(*processes: Sequence[int]) -> str:
 
 
 def _busy_note(plain: FreshMeasurement | None, measured: FreshMeasurement) -> str:
-    """Return a note if the steps were timed on a busy machine."""
     readings = (Reading(step.load, step.cores) for step in (plain, measured) if step)
     worst = max(readings, key=lambda reading: reading.doubt)
     if not worst.is_busy:
@@ -161,10 +150,7 @@ def _busy_note(plain: FreshMeasurement | None, measured: FreshMeasurement) -> st
 
 
 def allocated_per_requested(graph: Graph) -> float:
-    """Return the allocated bytes per requested byte, as profiled.
-
-    1 where the profile did not measure it.
-    """
+    """Return the allocated bytes per requested byte, as profiled; 1 where that was not measured."""
     return float(graph.origin.profile.get("allocated_per_requested", 1.0))
 
 
@@ -203,10 +189,7 @@ def _gradients(compared: Compared) -> dict[str, Any]:
 
 
 def _loss(compared: Compared, measured: FreshMeasurement) -> dict[str, float | None]:
-    """Return the losses of the compared steps, at the batch of the comparison.
-
-    Without a comparison only the loss of the measured step is known.
-    """
+    """Return the losses of the compared steps; without a comparison that of the measured step alone."""
     if compared.found is None:
         return {"plain": None, "optimized": measured.loss}
     return dict(compared.found["usual"]["loss"])
@@ -245,7 +228,6 @@ def _problems(budget_bytes: int, found: Measurements) -> list[str]:
 
 
 def _difference(compared: Compared) -> str:
-    """Say where the scheduled step comes to something else."""
     assert compared.found is not None
     worst = compared.found["exact"]["worst"]
     error = float(worst["relative_error"])

@@ -1,7 +1,8 @@
-"""A step that XLA compiles: its memory is XLA's own, known before it runs.
+"""A step that XLA compiles:
 
-So a schedule is chosen by compiling. Then it is run in fresh processes: beside the plain step, compiled too,
-and once more after it was written and loaded.
+its memory is XLA's own, known before it runs, so a schedule is chosen by compiling.
+
+Then it is run in fresh processes: beside the plain step, compiled too, and once more after it was written.
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ _SPLIT = 3
 
 @dataclass(frozen=True, eq=False)
 class XlaFitted(Fitted):
-    """A schedule as XLA compiled it."""
-
     tied: WaitPolicy
     memory: XlaMemory
 
@@ -79,8 +78,6 @@ class _Compilation(XlaCompilation):
 
 
 class XlaStep(TfStep, CompiledStep):
-    """A step that XLA compiles. The plain step is compiled when it is made."""
-
     def __init__(self, traced: TracedStep, report: Report, cancelled: Cancelled) -> None:
         """Compile the plain step.
 
@@ -146,7 +143,7 @@ class XlaStep(TfStep, CompiledStep):
         """Return how the step is emitted.
 
         On a CPU it fetches a region first that has room for all, and from which the block of temporaries is
-        split. Else the block would take a whole region, of up to twice its size.
+        split: else the block would take a whole region, of up to twice its size.
         """
         assert isinstance(fitted, XlaFitted)
         memory = fitted.memory

@@ -1,6 +1,6 @@
 """What XLA:CPU has to keep and to compute early, so that a step holds what its schedule says.
 
-*Pins.* XLA:CPU computes cheap ops again in each fusion that reads them, whatever the sizes. So a step holds
+*Pins.* XLA:CPU computes cheap ops again in each fusion that reads them, whatever the sizes: a step holds
 dropout's random bits until its backward pass, not the mask, which is a quarter of them. A conditional keeps
 the result: it is no part of a fusion. On a GPU it would stop the stream, so nothing is pinned there.
 
@@ -51,9 +51,9 @@ Stages = Sequence[Stage[Value]]
 
 
 def small_results(stages: Stages[Value], sizes: Mapping[Value, int], *, readers: int) -> frozenset[Value]:
-    """Return the light values that are far smaller than what they are made of.
+    """Return the light values that are far smaller than what they are made of, with ``readers`` to fuse into.
 
-    They need so many ``readers`` that XLA may fuse them into. Where a product reads a value, XLA keeps it.
+    Where a product reads a value, XLA keeps it.
     """
     reading = Counter(value for stage in stages if stage.fuses for value in set(stage.reads))
     found = set()
@@ -67,12 +67,11 @@ def small_results(stages: Stages[Value], sizes: Mapping[Value, int], *, readers:
 
 
 def sums_of_large(stages: Stages[Value], sizes: Mapping[Value, int]) -> frozenset[Value]:
-    """Return the values that XLA:CPU would add up again for each reader.
+    """Return the values that XLA:CPU would add up again for each reader, a fusion among them.
 
-    They are made of two results or more, each about as large, and a fusion is among their readers. An
-    MLP-Mixer within 30 % took 16 % more time than plainly where they were not kept, and takes 32 % less where
-    they are. What is at least half of convolutions is left as it is: a ResNet would hold more, and take no
-    less time.
+    They are made of two results or more, each about as large. An MLP-Mixer within 30 % took 16 % more time
+    than plainly where they were not kept, and takes 32 % less where they are. What is at least half of
+    convolutions is left as it is: a ResNet would hold more, and take no less time.
     """
     readers = Counter(value for stage in stages for value in stage.reads)
     fused = {value for stage in stages if stage.fuses for value in stage.reads}
@@ -96,7 +95,7 @@ def sums_of_large(stages: Stages[Value], sizes: Mapping[Value, int]) -> frozense
 def held_results(stages: Stages[int], sizes: Sequence[int], steps: Sequence[int]) -> frozenset[Instance]:
     """Return the results of a schedule that stand for more than they take.
 
-    Such a result is kept past a product, while values that it is made of, and that take more, are not: a
+    They are kept past a product, while values that they are made of, and that take more, are not: a
     convolution and what is added to it, where the schedule keeps the sum alone.
     """
     products = [0]
@@ -130,10 +129,7 @@ def _lives(
 
 
 def ends_of_graph(graph: Graph) -> frozenset[int]:
-    """Return the nodes that are computed only to update something.
-
-    What they make is read by nodes that make nothing, or by light ops.
-    """
+    """Return the nodes whose results are read only by nodes that make nothing, or by light ops: updates."""
     going_on = {value for op in graph.ops if op.outputs for value in op.inputs}
     return frozenset(
         node
@@ -145,9 +141,11 @@ def ends_of_graph(graph: Graph) -> frozenset[int]:
 def ends_of_results(
     stages: Stages[Value], sizes: Mapping[Value, int], results: frozenset[Value]
 ) -> frozenset[Value]:
-    """Return the values that are read only to make results.
+    """Return the values that are read only to make results:
 
-    Gradients of weights are, where the step updates these. A bias's gradient may be summed in two steps.
+    gradients of weights, where the step updates these.
+
+    A bias's gradient may be summed in two steps.
     """
     found = _read_for(stages, results)
     small = {
@@ -168,10 +166,10 @@ def _read_for(stages: Stages[Value], written: frozenset[Value]) -> frozenset[Val
 def ends_first(stages: Stages[int], ends: frozenset[int], steps: Sequence[int]) -> list[int]:
     """Return the positions of ``steps`` in an order with gradients first.
 
-    XLA:CPU takes ops as soon as their operands are there. So the gradient of a convolution's filter is begun
+    XLA:CPU takes ops as soon as their operands are there, so the gradient of a convolution's filter is begun
     with the product for the layer before: its copies, the slope and that product are held at once. Here a
     gradient by weights comes before the product that reads the same slope, with what is computed for it in
-    between. What a step reads is always made before it.
+    between.
     """
     order: list[int] = []
     for position, step in enumerate(steps):
@@ -207,7 +205,7 @@ class Gate(Generic[Tensor]):
     def opened(self, least: int, most: int) -> list[Tensor]:
         """Return what a product waits for, whose operands have ``least`` to ``most`` bytes.
 
-        It is nothing where a select on the smallest would copy too much.
+        Nothing where a select on the smallest would copy too much.
         """
         if _COPIED * least > most:
             return []

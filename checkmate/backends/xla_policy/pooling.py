@@ -1,9 +1,8 @@
 """The gradient of max pooling by comparisons, for XLA:CPU.
 
-XLA:CPU makes a window of it that carries an index for each axis, each as large as what is pooled: 5 to 12
-times the operand in memory. So the place of each window's chosen element is found by comparing, and is one
-byte. Sums are in the order of XLA's scatter: the result is the same to the bit where no element is a NaN. It
-takes 6 to 20 times less time.
+XLA:CPU makes a window of it that carries an index for each axis: 5 to 12 times the operand in memory. So the
+place of each window's chosen element is found by comparing, and is one byte. Sums are in the order of XLA's
+scatter: the result is the same to the bit where no element is a NaN. It takes 6 to 20 times less time.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ _MOST = 64  # elements of a window: each takes some ops
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a pooling, one for each element of its result.
+    """The windows of a pooling, one for each element of its result. All are for each axis.
 
-    For each axis: the ``size`` of a window, its ``strides``, the ``padding`` before and after, how many
-    windows were ``made``, and the length of what is pooled (``shape``).
+    ``padding``: before and after. ``made``: how many windows there are. ``shape``: of what is pooled.
     """
 
     size: tuple[int, ...]
@@ -73,7 +71,6 @@ class Windows:
 
 
 def can_compare(size: Sequence[int]) -> bool:
-    """Return whether windows of such a size are small enough to be compared."""
     return math.prod(size) <= _MOST
 
 
@@ -92,8 +89,7 @@ class Comparing(Protocol):
     def keeps(self, best: Any, other: Any) -> Any:
         """Return where ``best`` is chosen before ``other``."""
 
-    def where(self, condition: Any, one: Any, other: Any) -> Any:
-        """Select elements."""
+    def where(self, condition: Any, one: Any, other: Any) -> Any: ...
 
     def place(self, number: int) -> Any:
         """Return a scalar for a place in a window."""

@@ -46,8 +46,7 @@ class WaitPolicy(Enum):
 class Waiting(Enum):
     """What holds a step of JAX back: barriers, or selects.
 
-    With ``GATES`` XLA:CPU gets gates as well. ``MIXED`` are selects where they copy little, barriers
-    elsewhere, and gates.
+    ``GATES``: barriers, and gates for XLA:CPU. ``MIXED``: selects where they copy little, else as ``GATES``.
     """
 
     BARRIERS = auto()
@@ -85,7 +84,6 @@ def usual_ways(graph: Graph) -> int:
 
 
 def why_less(tied: WaitPolicy) -> str:
-    """Say why a step takes less in which nothing is recomputed."""
     if tied is WaitPolicy.ALL:
         return "all steps run in their order"
     return "ops are put to XLA so that it holds less"
