@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QObject, Signal
 
-from app.models.listing import DisplayQueue, Listing
+from app.models.listing import Listing
 from app.presenters.report_page import ReportContent
 from app.state.knowledge import ListedSchedule, WhatIf, steps_key
 from app.state.saved import (
@@ -25,6 +25,7 @@ from app.state.saved import (
     schedules_to_save,
 )
 from app.state.solve import Aim, SliderTarget, Solve, Standing
+from app.workers.background import Background, on
 from checkmate.formats.exploration import SavedExploration
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import MeasuredSchedule, SolveResult
@@ -32,6 +33,8 @@ from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.workers.window_messages import Checked
 
+_AT_ONCE = 3000  # steps; for a longer schedule, computing what is drawn takes longer than a frame
+_POLL_MS = 5
 _LOOKED_AT_S = 2.0  # a solve that ran for longer was wanted, also if the next one takes its place
 
 __all__ = ["Exploration", "ListedSchedule", "Solve"]
@@ -81,15 +84,17 @@ class Exploration(QObject):
         self._proved: tuple[ProvedUnder, ...] = ()  # as the file said
         self._waiting: Waiting = {}  # schedules of the file, by constraints
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
-        self._display_queue = DisplayQueue(self._due, self._show_if_new, self)
-        for signal in (
+        self._waits = False  # for what is prepared to be drawn
+        self._preparing = Background(self, poll_ms=_POLL_MS)
+        self._preparing.done.connect(self._on_prepared)
+        on(  # before any view, which then finds it done
+            self._stand,
             self.graph_changed,
             self.known_changed,
             self.shown_changed,
             self.budget_changed,
             self.solve_changed,
-        ):
-            signal.connect(self._stand)  # before any view, which then finds it done
+        )
 
     @property
     def constraints(self) -> Constraints:
@@ -133,8 +138,8 @@ class Exploration(QObject):
     def forget(self) -> None:
         self.graph = self.what_if = self.unconstrained = self.shown = self.solve = self.standing = None
         self._what_ifs, self._proved, self._measured, self._waiting = {}, (), {}, {}
-        self._display_queue.drop()
-        self.listing.own.clear()
+        self._waits = False
+        self.listing.restart()
 
     def set_preparing(self, sentence: str) -> None:
         if sentence != self.preparing:
@@ -212,11 +217,12 @@ class Exploration(QObject):
         assert self.what_if is not None
         if self.what_if is not self.unconstrained:
             insert_saved(saved, self.what_if)
+        entries = {}
         for place, own in saved.own.items():
             found = listed_own(saved.schedules[place], self._what_if_under(under[place]))
             if found is not None:
-                self.listing.own.put(found.key, restored(found, own))
-        self.listing.changed.emit()
+                entries[found.key] = restored(found, own)
+        self.listing.restart(entries)
         self.known_changed.emit()
         if saved.budget_bytes:
             self.set_budget(saved.budget_bytes)
@@ -322,7 +328,17 @@ class Exploration(QObject):
 
     def show_best(self) -> None:
         """Show the best schedule for the budget, a large one soon; the smallest known one if none fits."""
-        self._display_queue.start()
+        best = self._due()
+        if best is not None and len(best.schedule.steps) > _AT_ONCE and not best.prepared:
+            self._waits = True
+            self._preparing.start(best.prepare)
+        else:
+            self._waits = False
+            self._show_if_new(best)
+
+    def _on_prepared(self) -> None:
+        if self._waits:
+            self.show_best()
 
     def _due(self) -> ListedSchedule | None:
         if self._chosen or self.what_if is None:
@@ -330,7 +346,9 @@ class Exploration(QObject):
         return self.what_if.best_for(self.budget_bytes) or self.what_if.known[0]
 
     def show_now(self) -> None:
-        self._display_queue.finish()
+        if self._waits:
+            self._waits = False
+            self._show_if_new(self._due())
 
     def _show_if_new(self, best: ListedSchedule | None) -> None:
         if best is not None and best is not self.shown:
@@ -379,7 +397,7 @@ class Exploration(QObject):
         return self.what_if.better_than(self.shown, self.budget_bytes)
 
     def _put(self, found: ListedSchedule) -> None:
-        self._display_queue.forget()
+        self._waits = False
         self.shown = found
         self.shown_changed.emit()
 
@@ -393,7 +411,7 @@ class Exploration(QObject):
             self.shown,
             chosen=self._chosen,
             sought=sought,
-            coming=self._display_queue.waits,
+            coming=self._waits,
         )
         if standing != self.standing:
             self.standing = standing
@@ -473,15 +491,9 @@ class Exploration(QObject):
         """Put what the solve has led to into the user's own list."""
         solve = self.solve
         if solve is not None and solve.what_if is self.what_if:
-            aim, what_if = solve.aim, solve.what_if
-            asked = SliderTarget(solve.budget_bytes) if aim is None else SliderTarget(aim=aim)
-            found = (
-                what_if.best_for(solve.budget_bytes)
-                if aim is None
-                else what_if.least_within(aim.max_overhead)
-            )
+            found = solve.best_known
             if found is not None:
-                self.listing.answer(asked, found)
+                self.listing.answer(solve.asked, found)
 
     def begin_solve(self, job: int) -> None:
         """Begin a solve for the current budget or aim. What is already known of it is its first result."""

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.presenters.sizes import BatchAnswer, BatchQuestion
 from app.state.knowledge import ListedSchedule
-from app.workers.background import Background
+from app.workers.background import Reading
 from app.workers.client import DIED, Client
 from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import InfeasibleError, VerificationError
@@ -136,6 +136,9 @@ class Certifier(QObject):
         self.client.progressed.connect(self._on_progress)
         self.client.answered.connect(self._on_written)
         self.client.failed.connect(self._on_failed)
+        self._checking = Reading(self)
+        self._checking.done.connect(self._on_verified)
+        self._checking.failed.connect(self._on_unproved)
 
     @property
     def busy(self) -> bool:
@@ -149,10 +152,12 @@ class Certifier(QObject):
 
     def cancel(self) -> None:
         self._found = None
+        self._checking.forget()
         self.client.cancel()
 
     def close(self) -> None:
         self._found = None
+        self._checking.forget()
         self.client.close()
 
     def _on_progress(self, progress: Progress) -> None:
@@ -174,24 +179,19 @@ class Certifier(QObject):
         self.client.end()
         if found is None or not isinstance(message, CertificateWritten):
             return
-        proofs, checking = list[ProvedCost](), Background(self)
-
-        def on_verified(problem: str) -> None:
-            checking.deleteLater()
-            if self._found is found:  # else it was cancelled
-                self._found = None
-                self._tell(found, path, next(iter(proofs), None), problem)
-
-        checking.done.connect(on_verified)
-        checking.start(lambda: proofs.append(verified(path, found.graph)))
+        self._checking.start(lambda: verified(path, found.graph))
         self.progressed.emit("Checking the proof")
 
-    def _tell(self, found: ListedSchedule, path: Path, proof: ProvedCost | None, problem: str) -> None:
-        if proof is None or proof.budget_bytes != found.peak_bytes:
-            other = "the certificate that was written is for another budget"
-            self.failed.emit(problem or other, f"Do not use {path}.")
-        else:
+    def _on_verified(self, proof: ProvedCost) -> None:
+        found, self._found = self._found, None
+        if found is not None and proof.budget_bytes == found.peak_bytes:
             self.proved.emit(proof)
+        else:
+            self._on_unproved("the certificate that was written is for another budget", "")
+
+    def _on_unproved(self, problem: str, _hint: str) -> None:
+        self._found = None
+        self.failed.emit(problem, f"Do not use {self._path}.")
 
 
 @dataclass(frozen=True)

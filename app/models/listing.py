@@ -1,21 +1,22 @@
+"""What is listed beside the frontier, and how that is filled."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from PySide6.QtCore import QObject, Signal
 
 from app.state.knowledge import ListedSchedule
-from app.state.saved import OwnSchedule, OwnSchedules
+from app.state.saved import OwnSchedule
 from app.state.solve import SliderTarget
-from app.workers.background import Background
 from checkmate.progress import FillState
 
-_AT_ONCE = 3000  # steps; for a longer schedule, computing what is drawn takes longer than a frame
-_POLL_MS = 5
+_NONE: Mapping[bytes, OwnSchedule] = MappingProxyType({})
 
 
 class Listing(QObject):
-    """The user's own schedules, and the work on other budgets.
+    """The user's own schedules, one for each sequence of steps, and the work on other budgets.
 
     Attributes:
         fill_wanted: whether other budgets are solved while nothing is asked.
@@ -30,20 +31,42 @@ class Listing(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.own = OwnSchedules()
+        self._entries: dict[bytes, OwnSchedule] = {}
         self.fill_wanted = True
         self.filling: FillState | None = None
 
+    @property
+    def own(self) -> list[OwnSchedule]:
+        def rank(entry: OwnSchedule) -> tuple[bool, int, float]:
+            return not entry.pinned, -entry.found.peak_bytes, entry.found.cost
+
+        return sorted(self._entries.values(), key=rank)
+
+    def of(self, found: ListedSchedule) -> OwnSchedule | None:
+        return self._entries.get(found.key)
+
     def put(self, key: bytes, entry: OwnSchedule | None) -> None:
-        self.own.put(key, entry)
+        if entry is None:
+            self._entries.pop(key, None)
+        else:
+            self._entries[key] = entry
         self.changed.emit()
 
     def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
-        self.own.answer(asked, found)
+        """Add what a solve has led to.
+
+        It replaces what the same question led to before, if the user has not touched that.
+        """
+        for key, entry in list(self._entries.items()):
+            if key != found.key and not entry.touched and entry.answers(asked, found.constrained.constraints):
+                del self._entries[key]
+        known = self._entries.get(found.key)
+        if known is None or (known.asked is None and not known.touched):
+            self._entries[found.key] = OwnSchedule(found, asked)
         self.changed.emit()
 
-    def restart(self) -> None:
-        self.own.clear()
+    def restart(self, entries: Mapping[bytes, OwnSchedule] = _NONE) -> None:
+        self._entries = dict(entries)
         self.filling = None
         self.changed.emit()
         self.filling_changed.emit()
@@ -58,57 +81,3 @@ class Listing(QObject):
         self.fill_wanted = on
         self.fill_switched.emit(on)
         self.filling_changed.emit()
-
-
-class DisplayQueue(QObject):
-    """Show the best schedule; prepare a large one in a thread first.
-
-    ``best`` returns the schedule to show. ``show`` is called with it: at once if it is small or already
-    prepared.
-    """
-
-    def __init__(
-        self,
-        best: Callable[[], ListedSchedule | None],
-        show: Callable[[ListedSchedule | None], None],
-        parent: QObject,
-    ) -> None:
-        super().__init__(parent)
-        self._best, self._show = best, show
-        self._waits = False
-        self._tried: ListedSchedule | None = None
-        self._thread = Background(self, poll_ms=_POLL_MS)
-        self._thread.done.connect(self._on_done)
-
-    @property
-    def waits(self) -> bool:
-        return self._waits
-
-    def start(self) -> None:
-        """Look whether there is a better schedule to show."""
-        best = self._best()
-        if best is None or len(best.schedule.steps) <= _AT_ONCE or best.prepared:
-            self._waits = False
-            self._show(best)
-            return
-        self._waits = True
-        if self._thread.start(best.prepare):
-            self._tried = best
-
-    def finish(self) -> None:
-        if self._waits:
-            self._waits = False
-            self._show(self._best())
-
-    def forget(self) -> None:
-        self._waits = False
-
-    def drop(self) -> None:
-        """Forget all schedules; what is prepared in the thread ends by itself."""
-        self._waits, self._tried = False, None
-
-    def _on_done(self) -> None:
-        if self._waits and self._best() is self._tried:
-            self.finish()
-        elif self._waits:
-            self.start()

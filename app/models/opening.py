@@ -18,7 +18,7 @@ from app.models.solving import SolverClient
 from app.presenters.graph_comparison import Side, within
 from app.state.knowledge import ListedSchedule, WhatIf
 from app.state.saved import insert_saved
-from app.workers.background import Background
+from app.workers.background import Reading
 from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
 from checkmate.formats.exploration import SavedExploration, exploration_from_json, is_exploration
@@ -32,7 +32,6 @@ from checkmate.solvers.constraints import Constraints
 # Bytes of a compressed graph; it is ten times as long unpacked, about a thousand ops.
 LARGE_BYTES = 16 * 2**10
 _PLAIN = 10
-_FAULT = "it could not be opened because of an error in the program; the log says more", ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,56 +78,6 @@ def is_large(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > most
 
 
-class Reading(QObject):
-    """Reads in a thread; only the last request counts, earlier ones are dropped.
-
-    Signals: ``opened(what was read)``; ``failed(sentence, hint)``.
-    """
-
-    opened = Signal(object)
-    failed = Signal(str, str)
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._current: Background | None = None
-
-    @property
-    def busy(self) -> bool:
-        return self._current is not None
-
-    def start(self, read: Callable[[], Any]) -> None:
-        """Run ``read`` in a thread. It may raise a ``CheckmateError``, and must not touch Qt."""
-        self.forget()
-        found: list[Any] = []
-        failures: list[tuple[str, str]] = []  # an error itself would keep alive all that was read
-
-        def work() -> None:
-            try:
-                found.append(read())
-            except CheckmateError as error:
-                failures.append((str(error), error.hint))
-
-        background = self._current = Background(self)
-        background.done.connect(lambda _: self._on_done(background, found, failures))
-        background.start(work)
-
-    def forget(self) -> None:
-        """Ignore what is being read; its thread ends by itself."""
-        background, self._current = self._current, None
-        if background is not None:
-            background.close(0.0)
-            background.deleteLater()
-
-    def _on_done(self, background: Background, found: list[Any], failures: list[tuple[str, str]]) -> None:
-        if background is not self._current:
-            return
-        self.forget()
-        if found:
-            self.opened.emit(found[0])
-        else:
-            self.failed.emit(*(failures or [_FAULT])[0])
-
-
 class Opening(Reading):
     """Reads a graph. ``replaces``: it takes the place of what was open before, which is garbage then."""
 
@@ -136,19 +85,20 @@ class Opening(Reading):
         super().__init__(parent)
         self._replaces = replaces
 
-    def start(self, read: Callable[[], Opened]) -> None:
+    def start(self, work: Callable[[], Any]) -> bool:
         if self._replaces:
             _collect_garbage()
-        super().start(lambda: _read_apart(read))
+        return super().start(lambda: _read_apart(work))
 
-    def _on_done(self, background: Background, found: list[Any], failures: list[tuple[str, str]]) -> None:
-        super()._on_done(background, found, failures)
+    def _tell(self) -> None:
+        found = bool(self._found)
+        super()._tell()
         if found:
             gc.freeze()
 
 
 class RecordOpening(Reading):
-    """Reads a log or a profile; signal ``opened((record, path))``."""
+    """Reads a log or a profile; signal ``done((record, path))``."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -182,9 +132,7 @@ def _collect_garbage() -> None:
     one comes. What is made of a graph may therefore not refer to itself in a circle;
     ``tests/app/test_opening.py`` checks that.
     """
-    if (
-        gc.get_freeze_count()
-    ):  # if nothing was opened before, a full collection would take long and find nothing
+    if gc.get_freeze_count():  # else a full collection would take long and find nothing
         gc.collect()
 
 
@@ -211,7 +159,7 @@ class OtherGraph(QObject):
         self.solving = SolverClient(self.exploration, self)
         self.file = Path()
         self._opening = Opening(self, replaces=False)
-        self._opening.opened.connect(self._on_opened)
+        self._opening.done.connect(self._on_opened)
         self._opening.failed.connect(self.failed)
 
     @property

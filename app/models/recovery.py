@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import platformdirs
-from PySide6.QtCore import QLockFile, QObject, QSettings, QTimer, Signal
+from PySide6.QtCore import QLockFile, QObject, QSettings, Signal
 
 from app.models.exploration import Exploration
-from app.workers.background import Background
+from app.workers.background import Background, later, on
 from checkmate.formats.exploration import write_exploration
 from checkmate.ir.graph import Graph
 
@@ -78,16 +78,20 @@ class Recovery(QObject):
         self._lock: QLockFile | None = None
         self._tries = 0
         self._writer = Background(self)
-        self._writer.done.connect(self._on_written)
+        self._writer.done.connect(lambda _: self.saved.emit(time.strftime("%H:%M")))
+        self._writer.failed.connect(self._complain)
         self._complained = False
-        self._quiet = QTimer(self, singleShot=True, interval=_QUIET_MS)
-        self._quiet.timeout.connect(self._save)
-        for signal in (exploration.graph_changed, exploration.known_changed, exploration.budget_changed):
-            signal.connect(self._on_change)
-        exploration.constraints_changed.connect(self._on_change)
-        exploration.passing_changed.connect(self._on_change)
-        exploration.measured_changed.connect(self._on_change)
-        exploration.listing.changed.connect(self._on_change)
+        self._quiet = later(self, _QUIET_MS, self._save)
+        on(
+            self._on_change,
+            exploration.graph_changed,
+            exploration.known_changed,
+            exploration.budget_changed,
+            exploration.constraints_changed,
+            exploration.passing_changed,
+            exploration.measured_changed,
+            exploration.listing.changed,
+        )
         exploration.graph_changed.connect(self._keep_as_recent)
 
     def orphans(self) -> list[Orphan]:
@@ -164,13 +168,7 @@ class Recovery(QObject):
         self._name = "" if passing else name_of(saved.graph)
         self._writer.start(lambda: write_exploration(path, saved, body))
 
-    def _on_written(self, problem: str) -> None:
-        if problem:
-            self._complain(problem)
-        else:
-            self.saved.emit(time.strftime("%H:%M"))
-
-    def _complain(self, sentence: str) -> None:
+    def _complain(self, sentence: str, _hint: str = "") -> None:
         if not self._complained:
             self._complained = True
             self.failed.emit(sentence)

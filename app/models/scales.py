@@ -10,13 +10,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.opening import Opened
 from app.models.session import Session
 from app.state.knowledge import ListedSchedule
-from app.workers.background import Background
+from app.workers.background import Background, later
 from app.workers.client import Client
 from checkmate.formats.exploration import SavedExploration
 from checkmate.formats.graph import graph_from_json
@@ -73,17 +74,21 @@ class _Scale(QObject):
         self._back: Callable[[], None] | None = None
         self._reading = Background(self)
         self._reading.done.connect(self._on_read)
+        self._reading.failed.connect(self._on_failed)
         session.exploration.graph_changed.connect(self._on_graph)
         session.exploration.budget_changed.connect(self.changed)
 
     def _on_graph(self) -> None:
         raise NotImplementedError
 
-    def _on_read(self, problem: str) -> None:
+    def _on_read(self, found: Any) -> None:
+        raise NotImplementedError
+
+    def _on_failed(self, sentence: str) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
-        self._reading.close(0.0)
+        self._reading.close()
 
 
 class BatchScale(_Scale):
@@ -94,10 +99,8 @@ class BatchScale(_Scale):
         self._replayed = frozenset[bytes]()  # the schedules that ``reach`` is of
         self.asked = 0
         self._budget = 0, 0  # what was wanted, and what the slider was put on
-        self._found: list[tuple[Graph, frozenset[bytes], Reach]] = []
         self._refused: Graph | None = None  # it does not grow with the batch
-        self._soon = QTimer(self, singleShot=True, interval=_SOON_MS)
-        self._soon.timeout.connect(self._read)
+        self._soon = later(self, _SOON_MS, self._read)
         session.exploration.known_changed.connect(self._on_known)
 
     @property
@@ -179,22 +182,22 @@ class BatchScale(_Scale):
             return
         plans = [one.schedule.steps.tolist() for one in carried]
 
-        def work() -> None:
+        def work() -> tuple[Graph, frozenset[bytes], Reach]:
             scaling = BatchScaling(base)
             graphs = {batch: scaling.at(batch) for batch in (scaling.batch, 2 * scaling.batch)}
-            self._found.append((base, schedules, Reach.of(graphs, plans, scaling.largest())))
+            return base, schedules, Reach.of(graphs, plans, scaling.largest())
 
         if not self._reading.start(work):
             self._soon.start()
 
-    def _on_read(self, problem: str) -> None:
-        found = self._found.pop() if self._found else None
-        if problem:
-            self._refused = self.base
-            self.changed.emit()
-        if found is not None and found[0] is self.base:
+    def _on_read(self, found: tuple[Graph, frozenset[bytes], Reach]) -> None:
+        if found[0] is self.base:
             _, self._replayed, self.reach = found
             self.changed.emit()
+
+    def _on_failed(self, sentence: str) -> None:
+        self._refused = self.base
+        self.changed.emit()
 
 
 class SizeTracer(QObject):
@@ -211,8 +214,7 @@ class SizeTracer(QObject):
         self._client = Client("device", "checkmate.workers.device", self, silent_s=_SILENT_S)
         self._client.answered.connect(self._on_answer)
         self._client.failed.connect(self._on_failed)
-        self._idle = QTimer(self, singleShot=True, interval=_IDLE_MS)
-        self._idle.timeout.connect(self._client.process.stop)
+        self._idle = later(self, _IDLE_MS, self._client.process.stop)
 
     def ask(self, request: ModelRequest) -> None:
         """Trace the step of ``request``; what was asked before is forgotten."""
@@ -252,7 +254,6 @@ class InputScale(_Scale):
         self._queue: list[int] = []  # levels to trace; the first is being traced
         self._wanted = 0  # the level to be explored once it is traced
         self._opening: Graph | None = None  # the traced graph that is being opened
-        self._found: list[tuple[int, Graph, Reach | None]] = []
         self._tracer = SizeTracer(self)
         self._tracer.traced.connect(self._on_traced)
         self._tracer.failed.connect(self._on_failed)
@@ -339,20 +340,15 @@ class InputScale(_Scale):
             return
         traced, plans = dict(self._traced), [one.schedule.steps.tolist() for one in self._carried()]
 
-        def work() -> None:
-            graph = graph_from_json(Path("traced"), json.loads(body))
-            traced[level] = graph
+        def work() -> tuple[int, Graph, Reach | None]:
+            graph = traced[level] = graph_from_json(Path("traced"), json.loads(body))
             same = {at: one for at, one in traced.items() if alike(base, one)}
-            self._found.append((level, graph, _reach(same, plans)))
+            return level, graph, _reach(same, plans)
 
         if not self._reading.start(work):
             QTimer.singleShot(100, self, lambda: self._on_traced(body))
 
-    def _on_read(self, problem: str) -> None:
-        found = self._found.pop() if self._found else None
-        if problem or found is None:
-            self._on_failed(problem)
-            return
+    def _on_read(self, found: tuple[int, Graph, Reach | None]) -> None:
         level, graph, reach = found
         if not self._queue or self._queue[0] != level:
             return  # another graph is open

@@ -89,11 +89,11 @@ class Session(QObject):
         for process in (self.device.process, self.solver, self.solving.checking.process):
             process.logged.connect(self.logged)
         self.opening = Opening(self)
-        self.opening.opened.connect(self._on_opened)
+        self.opening.done.connect(self._on_opened)
         self.opening.failed.connect(self._on_not_opened)
         self._reporting = Background(self)
-        self._reporting.done.connect(self._on_reported)
-        self._report_to = Path()
+        self._reporting.done.connect(lambda path: self.noticed.emit(f"Saved {path}."))
+        self._reporting.failed.connect(self.failed)
         self._working = False  # the device process, on a job
         self._exporting: Graph | None = None
         self._source = _Source.FILE
@@ -243,18 +243,14 @@ class Session(QObject):
         if reported is None:
             self.failed.emit("There is nothing to report yet.", "Open a model or a graph first.")
             return False
-        self._report_to = path
-        begun = self._reporting.start(
-            lambda: write_bytes(path, html_report(reported, datetime.now()).encode("utf-8"))
-        )
+
+        def work() -> Path:
+            write_bytes(path, html_report(reported, datetime.now()).encode("utf-8"))
+            return path
+
+        begun = self._reporting.start(work)
         self.noticed.emit(f"Writing {path}…" if begun else "The previous report is still being written.")
         return begun
-
-    def _on_reported(self, problem: str) -> None:
-        if problem:
-            self.failed.emit(problem, "")
-        else:
-            self.noticed.emit(f"Saved {self._report_to}.")
 
     def use_graph(self, graph: Graph) -> None:
         self.exploration.set_graph(graph)

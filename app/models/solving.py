@@ -390,15 +390,9 @@ class SolverClient(QObject):
 
     def _note_best(self, solve: Solve, elapsed: float) -> None:
         """Note the best schedule that was checked, whatever was claimed."""
-        what_if = solve.what_if
-        if solve.aim is None:
-            best = what_if.best_for(solve.budget_bytes)
-            value = None if best is None else best.cost
-        else:
-            best = what_if.least_within(solve.aim.max_overhead)
-            value = None if best is None else float(best.peak_bytes)
-        if value is not None:
-            solve.found(elapsed, value)
+        best = solve.best_known
+        if best is not None:
+            solve.found(elapsed, best.cost if solve.aim is None else float(best.peak_bytes))
 
     def _on_bound(self, solve: Solve, elapsed: float, bound: float, assumptions: tuple[str, ...]) -> None:
         what_if = solve.what_if

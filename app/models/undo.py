@@ -67,7 +67,7 @@ class _ListChange(_Change):
         self, exploration: Exploration, text: str, found: ListedSchedule, after: OwnSchedule | None
     ) -> None:
         self._listing, self._key = exploration.listing, found.key
-        super().__init__(text, self._listing.own.of(found), after)
+        super().__init__(text, self._listing.of(found), after)
 
     def put(self, value: OwnSchedule | None) -> None:
         self._listing.put(self._key, value)
@@ -167,14 +167,14 @@ class ListEdits:
         self._push("Note on a schedule", replace(self._entry(found), note=text.strip()))
 
     def can_remove(self, found: ListedSchedule) -> bool:
-        return self._exploration.listing.own.of(found) is not None
+        return self._exploration.listing.of(found) is not None
 
     def remove(self, found: ListedSchedule) -> None:
         if self.can_remove(found):
             self._stack.push(_ListChange(self._exploration, "Remove a schedule", found, None))
 
     def _entry(self, found: ListedSchedule) -> OwnSchedule:
-        return self._exploration.listing.own.of(found) or OwnSchedule(found)
+        return self._exploration.listing.of(found) or OwnSchedule(found)
 
     def _push(self, text: str, after: OwnSchedule) -> None:
         if after != self._entry(after.found):

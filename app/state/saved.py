@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,9 @@ class OwnSchedule:
     def touched(self) -> bool:
         return bool(self.pinned or self.name or self.note)
 
+    def answers(self, asked: SliderTarget, constraints: Constraints) -> bool:
+        return self.asked == asked and self.found.constrained.constraints == constraints
+
     def saved(self) -> SavedOwn:
         asked, constraints = self.asked, self.found.constrained.constraints
         return SavedOwn(
@@ -51,52 +54,6 @@ def restored(found: ListedSchedule, saved: SavedOwn) -> OwnSchedule:
     if saved.max_overhead is not None:
         asked = SliderTarget(aim=Aim(saved.max_overhead))
     return OwnSchedule(found, asked, saved.name, saved.note, saved.pinned)
-
-
-class OwnSchedules:
-    """The list itself: one entry per sequence of steps."""
-
-    def __init__(self) -> None:
-        self._entries: dict[bytes, OwnSchedule] = {}
-
-    def __iter__(self) -> Iterator[OwnSchedule]:
-        return iter(
-            sorted(
-                self._entries.values(),
-                key=lambda own: (not own.pinned, -own.found.peak_bytes, own.found.cost),
-            )
-        )
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def of(self, found: ListedSchedule) -> OwnSchedule | None:
-        return self._entries.get(found.key)
-
-    def put(self, key: bytes, entry: OwnSchedule | None) -> None:
-        if entry is None:
-            self._entries.pop(key, None)
-        else:
-            self._entries[key] = entry
-
-    def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
-        """Add what a solve has led to.
-
-        It replaces what the same question led to before, if the user has not touched that.
-        """
-        for key, entry in list(self._entries.items()):
-            if entry.asked == asked and key != found.key and not entry.touched and _same_graph(entry, found):
-                del self._entries[key]
-        known = self._entries.get(found.key)
-        if known is None or (known.asked is None and not known.touched):
-            self._entries[found.key] = OwnSchedule(found, asked)
-
-    def clear(self) -> None:
-        self._entries.clear()
-
-
-def _same_graph(entry: OwnSchedule, found: ListedSchedule) -> bool:
-    return entry.found.constrained.constraints == found.constrained.constraints
 
 
 def insert_saved(saved: SavedExploration, what_if: WhatIf) -> None:

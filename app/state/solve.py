@@ -98,6 +98,13 @@ class Solve:
         return SliderTarget(self.budget_bytes) if self.aim is None else SliderTarget(aim=self.aim)
 
     @property
+    def best_known(self) -> ListedSchedule | None:
+        """The best schedule known of what is asked, wherever it is from."""
+        if self.aim is None:
+            return self.what_if.best_for(self.budget_bytes)
+        return self.what_if.least_within(self.aim.max_overhead)
+
+    @property
     def running(self) -> bool:
         return self.status == "solving"
 

@@ -37,43 +37,47 @@ def on(run: Callable[..., object], *signals: SignalInstance) -> None:
 class Background(QObject):
     """Does one piece of work at a time in a thread.
 
-    Signal ``done(problem)``: the work has ended; ``problem`` is a sentence, or empty.
+    Signals: ``done(what the work returned)``; ``failed(sentence, hint)``.
     """
 
-    done = Signal(str)
+    done = Signal(object)
+    failed = Signal(str, str)
+    FAULT = "it could not be done because of an error in the program; the log says more"
 
     def __init__(self, parent: QObject | None = None, poll_ms: int = _POLL_MS) -> None:
         super().__init__(parent)
         self._thread: threading.Thread | None = None
-        self._problem = ""
-        self._poll = QTimer(self, interval=poll_ms)
-        self._poll.timeout.connect(self._on_poll)
+        self._found: list[Any] = []
+        self._failures: list[tuple[str, str]] = []
+        self._poll = every(self, poll_ms, self._on_poll)
 
     @property
     def busy(self) -> bool:
         return self._thread is not None
 
-    def start(self, work: Callable[[], None]) -> bool:
-        """Begin; return False where something is being done. ``work`` may raise ``CheckmateError``, not touch
-        Qt.
+    def start(self, work: Callable[[], Any]) -> bool:
+        """Begin; return False where something is being done.
+
+        ``work`` may raise a ``CheckmateError``, and must not touch Qt.
         """
         if self.busy:
             return False
+        found, failures = list[Any](), list[tuple[str, str]]()
 
         def run() -> None:
             try:
-                work()
-            except CheckmateError as error:
-                self._problem = str(error)
+                found.append(work())
+            except CheckmateError as error:  # which itself would keep alive all that was read
+                failures.append((str(error), error.hint))
 
-        self._problem = ""
+        self._found, self._failures = found, failures
         self._thread = threading.Thread(target=run, daemon=True, name="background")
         self._thread.start()
         self._poll.start()
         return True
 
-    def close(self, patience_s: float) -> None:
-        """Wait for the work to end, at most ``patience_s`` seconds. ``done`` is not emitted any more."""
+    def close(self, patience_s: float = 0.0) -> None:
+        """Wait for the work to end, at most ``patience_s`` seconds; then nothing is told of it."""
         self._poll.stop()
         if self._thread is not None:
             self._thread.join(patience_s)
@@ -81,9 +85,28 @@ class Background(QObject):
 
     def _on_poll(self) -> None:
         if self._thread is not None and not self._thread.is_alive():
-            self._thread = None
-            self._poll.stop()
-            self.done.emit(self._problem)
+            self.close()
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._found:
+            self.done.emit(self._found.pop())
+        else:
+            self.failed.emit(*(self._failures or [(self.FAULT, "")])[0])
+
+
+class Reading(Background):
+    """Reads in a thread; only the last request counts."""
+
+    FAULT = "it could not be opened because of an error in the program; the log says more"
+
+    def start(self, work: Callable[[], Any]) -> bool:
+        self.forget()
+        return super().start(work)
+
+    def forget(self) -> None:
+        """Ignore what is being read; its thread ends by itself."""
+        self.close()
 
 
 class Finding(QObject):
@@ -101,10 +124,8 @@ class Finding(QObject):
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._arrived: deque[Any] = deque()
-        self._pause = QTimer(self, singleShot=True, interval=pause_ms)
-        self._pause.timeout.connect(self._begin)
-        self._poll = QTimer(self, interval=_POLL_MS)
-        self._poll.timeout.connect(self._collect)
+        self._pause = later(self, pause_ms, self._begin)
+        self._poll = every(self, _POLL_MS, self._collect)
 
     @property
     def busy(self) -> bool:

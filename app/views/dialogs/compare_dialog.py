@@ -48,6 +48,8 @@ from checkmate.units import byte_unit, format_bytes, plural
 
 _SIZE, _SHARE = (1280, 800), (0.94, 0.88)  # pixels; of a smaller screen, with room for the window's frame
 _FACTS_WIDTH, _ROW = 440, 27
+Compared = tuple[Side, Side, tuple[LayerPair, ...], list[tuple[Cell, ...]]]
+
 _SOON_MS = 150  # schedules come in many at a time
 
 
@@ -74,9 +76,8 @@ class GraphCompareDialog(QDialog):
         self._layers = CellModel(COLUMNS, {LAYER})
         self.table = sorted_table(self._layers, "Layers of A and B by name", LAYER)
         self.table.sortByColumn(DIFFERENCE, Qt.SortOrder.DescendingOrder)
-        self._made: list[tuple[Side, Side, tuple[LayerPair, ...], list[tuple[Cell, ...]]]] = []
         self._reading = Background(self)
-        self._reading.done.connect(lambda _: self._on_layers())
+        self._reading.done.connect(self._on_layers)
         self._lay_out()
         room, (wide, high) = self.screen().availableGeometry(), _SIZE
         self.resize(min(wide, round(_SHARE[0] * room.width())), min(high, round(_SHARE[1] * room.height())))
@@ -151,15 +152,15 @@ class GraphCompareDialog(QDialog):
         self._compared, self._least = graphs, least
 
     def _compare_layers(self, a: Side, b: Side) -> None:
-        def work() -> None:
+        def work() -> Compared:
             pairs = layer_pairs(a.graph, b.graph)
             cells = layer_cells(a.graph, b.graph, pairs)
-            self._made.append((a, b, pairs, cells))
+            return a, b, pairs, cells
 
         self._reading.start(work)  # where another is still compared, this one comes after it
 
-    def _on_layers(self) -> None:
-        a, b, self.pairs, cells = self._made.pop()
+    def _on_layers(self, made: Compared) -> None:
+        a, b, self.pairs, cells = made
         if self._compared != (a.graph, b.graph):
             self._compared = ()
             self.refresh()
@@ -207,11 +208,10 @@ class GraphCompareDialog(QDialog):
 
     def done(self, result: int) -> None:
         self._soon.stop()
-        self._reading.close(0.0)
+        self._reading.close()
         self.other.close()
         super().done(result)
         self.pairs = self._compared = self._least = ()
-        self._made.clear()
         self._layers.fill([])
         self.memory.forget()
         self.frontier.forget()

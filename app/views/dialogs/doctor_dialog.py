@@ -39,7 +39,8 @@ class DoctorDialog(QDialog):
         self._found: Diagnosis | None = None
         self._stopped = threading.Event()
         self._background = Background(self)
-        self._background.done.connect(self._on_done)
+        self._background.done.connect(lambda _: self._on_done())
+        self._background.failed.connect(self._on_done)
         self._verdict = label("", name="title", wrap=True)
         self._bar = QProgressBar(textVisible=False)
         self._bar.setRange(0, 0)
@@ -86,7 +87,7 @@ class DoctorDialog(QDialog):
         facts = look_around(report=silent, cancelled=self._stopped.is_set)
         self._found = diagnose(facts, time.monotonic() - started)
 
-    def _on_done(self, problem: str) -> None:
+    def _on_done(self, problem: str = "") -> None:
         self._bar.hide()
         self._again.setEnabled(True)
         if self._found is None:

@@ -148,7 +148,7 @@ class SchedulesPanel(Panel):
             self._edits.remove(self._meant)
 
     def _ask_note(self, found: ListedSchedule) -> QInputDialog:
-        own = self._exploration.listing.own.of(found)
+        own = self._exploration.listing.of(found)
         dialog = QInputDialog(self.window())
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setWindowTitle("Note")
@@ -168,7 +168,7 @@ class SchedulesPanel(Panel):
         menu.popup(position)
 
     def menu_of(self, found: ListedSchedule) -> QMenu:
-        own, menu = self._exploration.listing.own.of(found), QMenu(self)
+        own, menu = self._exploration.listing.of(found), QMenu(self)
         menu.addAction("Show (A)", lambda: self._choose(found))
         menu.addAction("Compare with it (B)", lambda: self._shown_edits.compare(found))
         stop = menu.addAction("Stop comparing", lambda: self._shown_edits.compare(None))

@@ -72,7 +72,7 @@ class SpanBar(QWidget):
         if chosen is not None:
             return range_words(shown, axis, chosen)
         assert self._exploration.plain is not None
-        own = self._exploration.listing.own.of(shown)
+        own = self._exploration.listing.of(shown)
         return timeline_text(shown_name(shown, self._exploration.plain, own), shown)
 
     def _offer_ways(self) -> None:

@@ -162,7 +162,7 @@ class RecordFiles(QObject):
         self._window, self.recent = window, RecentRecords(settings)
         self.dialog: RecordDialog | None = None
         self._opening = RecordOpening(self)
-        self._opening.opened.connect(self._on_opened)
+        self._opening.done.connect(self._on_opened)
         self._opening.failed.connect(window.session.failed)
         self._wanted: tuple[str, int] | None = None  # a model that is being profiled, and its budget
         window.session.exploration.graph_changed.connect(self._on_graph)
