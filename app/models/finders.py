@@ -54,7 +54,6 @@ class BatchFinder(QObject):
         self.client.send(
             FindLargestBatch(
                 self.client.next_job(2 * question.seconds),
-                question.graph.name,
                 question.budget_bytes,
                 question.max_overhead,
                 question.seconds,
@@ -148,7 +147,7 @@ class Certifier(QObject):
         """Certify ``found`` for the memory that it takes. ``body``: its graph as a file's JSON."""
         self._found, self._path = found, path
         job, budget = self.client.next_job(CERTIFY_S), found.peak_bytes
-        self.client.send(Certify(job, found.graph.name, budget, found.cost, CERTIFY_S, path, body))
+        self.client.send(Certify(job, budget, found.cost, CERTIFY_S, path, body))
 
     def cancel(self) -> None:
         self._found = None

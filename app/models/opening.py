@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,11 +22,11 @@ from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
 from checkmate.formats.exploration import SavedExploration, exploration_from_json, is_exploration
 from checkmate.formats.files import read_json
-from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import changed_since_profiled
 from checkmate.records.read import read_record
 from checkmate.solvers.constraints import Constraints
+from checkmate.workers.window_messages import pack_graph
 
 # Bytes of a compressed graph; it is ten times as long unpacked, about a thousand ops.
 LARGE_BYTES = 16 * 2**10
@@ -50,8 +49,7 @@ class Opened:
 
     @classmethod
     def of(cls, graph: Graph, saved: SavedExploration | None = None) -> Opened:
-        body = json.dumps(graph_to_json(graph)).encode("utf-8")
-        opened = cls(WhatIf(graph, Constraints()), body, saved, changed_since_profiled(graph))
+        opened = cls(WhatIf(graph, Constraints()), pack_graph(graph), saved, changed_since_profiled(graph))
         if saved is not None:
             insert_saved(saved, opened.what_if)  # checked here, in the thread
         plain = opened.what_if.plain

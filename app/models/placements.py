@@ -111,7 +111,7 @@ class Placing(QObject):
     def _ask(self, shown: ListedSchedule) -> None:
         if self._graph is not shown.graph:
             self._graph = shown.graph
-            self.client.send(GraphToReplay(shown.graph.name, self._graph_body()))
+            self.client.send(GraphToReplay(self._graph_body()))
         self._asked, self._begun = shown, time.monotonic()
         steps = pack_steps(shown.schedule.steps)
         self.client.send(PlaceSchedule(self.client.next_job(), steps))

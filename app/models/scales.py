@@ -6,10 +6,8 @@ sizes, memory is on a parabola. Either is solved there, and the known schedules 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -20,7 +18,6 @@ from app.state.knowledge import ListedSchedule
 from app.workers.background import Background, later
 from app.workers.client import Client
 from checkmate.formats.exploration import SavedExploration
-from checkmate.formats.graph import graph_from_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.input_size import alike
@@ -30,7 +27,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.processes.messages import JobFailed, Message
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.window_messages import Profile, ProfiledGraph
+from checkmate.workers.window_messages import Profile, ProfiledGraph, unpack_graph
 
 _SOON_MS = 400  # schedules come in many at a time
 _CARRIED, _LARGE = 24, 2000  # schedules; of a graph with more ops, the smallest alone
@@ -341,7 +338,7 @@ class InputScale(_Scale):
         traced, plans = dict(self._traced), [one.schedule.steps.tolist() for one in self._carried()]
 
         def work() -> tuple[int, Graph, Reach | None]:
-            graph = traced[level] = graph_from_json(Path("traced"), json.loads(body))
+            graph = traced[level] = unpack_graph(body)
             same = {at: one for at, one in traced.items() if alike(base, one)}
             return level, graph, _reach(same, plans)
 

@@ -25,8 +25,7 @@ from app.workers.client import DIED, Client
 from checkmate.errors import CheckmateError, OtherStepError
 from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.formats.files import write_bytes
-from checkmate.formats.graph import graph_from_json, graph_to_json
-from checkmate.formats.schedule import result_from_json, result_to_json, write_schedule
+from checkmate.formats.schedule import write_schedule
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import MeasuredSchedule, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -37,7 +36,15 @@ from checkmate.request import ModelRequest
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import Budget
-from checkmate.workers.window_messages import Export, Exported, Profile, ProfiledGraph
+from checkmate.workers.window_messages import (
+    Export,
+    Exported,
+    Profile,
+    ProfiledGraph,
+    pack_solved,
+    unpack_graph,
+    unpack_solved,
+)
 
 _LAST_S = 5.0  # for what is being written when the window closes
 
@@ -299,9 +306,7 @@ class Session(QObject):
         measured peak is over it, another schedule that keeps it is exported.
         """
         graph = found.graph
-        body = json.dumps(
-            {"graph": graph_to_json(graph), "schedule": result_to_json(graph, found.result())}
-        ).encode("utf-8")
+        body = pack_solved(graph, found.result())
         self.solving.hold()
         self._exporting = graph
         constraints = found.constrained.constraints
@@ -368,16 +373,14 @@ class Session(QObject):
 
 
 def _scaled(body: bytes) -> Opened:
-    data = json.loads(body)
-    graph = graph_from_json(Path("scaled"), data["graph"])
-    result = result_from_json(Path("scaled"), data["schedule"], graph)
+    graph, result = unpack_solved(body)
     most = simulate(graph, Schedule.plain(graph)).peak_bytes
     return Opened.of(graph, SavedExploration(graph, min(result.budget_bytes, most), (result,), ()))
 
 
 def _sent(body: bytes) -> Opened:
     """Read a graph from the device process. The bound is computed here: the solver may have to wait."""
-    graph = graph_from_json(Path("profile"), json.loads(body))
+    graph = unpack_graph(body)
     opened = Opened.of(graph)
     opened.what_if.needed_bytes = working_set_bound(graph).bytes
     return opened

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import time
 from collections import deque
@@ -18,7 +17,6 @@ from app.state.knowledge import WhatIf
 from app.state.solve import Aim, Solve, Tightest
 from app.workers.client import SILENT_S
 from app.workers.process import WorkerProcess
-from checkmate.formats.graph import graph_to_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.load import usable_cores
@@ -42,6 +40,7 @@ from checkmate.workers.window_messages import (
     SolveBound,
     SolveBudget,
     SolveEnded,
+    pack_graph,
 )
 
 SOLVE_SECONDS = 10.0
@@ -84,7 +83,7 @@ class Checking(QObject):
         """Have a schedule of the explored graph checked; return the job of the answer."""
         if self._graph is not what_if.graph:
             self._graph, self._questions = what_if.graph, []
-            self.process.send(GraphToReplay(what_if.graph.name, self._graph_body()))
+            self.process.send(GraphToReplay(self._graph_body()))
         if what_if not in self._questions:
             self._questions.append(what_if)
             self.process.send(ConstraintsToCheck(len(self._questions) - 1, what_if.constraints))
@@ -179,7 +178,7 @@ class SolverClient(QObject):
         self._exploration.listing.set_filling(None)
         if not self._exploration.listing.fill_wanted:
             self.process.send(FillFrontier(False))  # the process may be a new one
-        self.process.send(OpenQuestion(question, graph.name, self.workers, what_if.constraints, body))
+        self.process.send(OpenQuestion(question, self.workers, what_if.constraints, body))
         self.send_schedules(what_if)
         for budget, bound in what_if.frontier.bounds:
             self.process.send(KnownBound(budget, bound))
@@ -188,7 +187,7 @@ class SolverClient(QObject):
         graph = self._exploration.graph
         assert graph is not None
         if self._body[0] is not graph:
-            self.know_body(graph, json.dumps(graph_to_json(graph)).encode("utf-8"))
+            self.know_body(graph, pack_graph(graph))
         return self._body[1]
 
     def know_body(self, graph: Graph | None, body: bytes) -> None:

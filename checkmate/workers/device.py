@@ -10,18 +10,23 @@ from __future__ import annotations
 import json
 import os
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 from checkmate import planning
-from checkmate.formats.graph import graph_from_json, graph_to_json
-from checkmate.formats.schedule import report_to_json, result_from_json, result_to_json
-from checkmate.ir.graph import Graph
+from checkmate.formats.schedule import report_to_json, result_to_json
 from checkmate.machine.supported import steps_are_tensorflows
 from checkmate.processes.messages import Message
 from checkmate.processes.serve import Server
 from checkmate.request import ModelRequest
-from checkmate.workers.window_messages import WINDOW_MESSAGES, Export, Exported, Profile, ProfiledGraph
+from checkmate.workers.window_messages import (
+    WINDOW_MESSAGES,
+    Export,
+    Exported,
+    Profile,
+    ProfiledGraph,
+    pack_graph,
+    unpack_solved,
+)
 
 
 class DeviceServer(Server):
@@ -51,19 +56,18 @@ class DeviceServer(Server):
         graph = planning.profile(
             asked.request,
             costs=asked.costs,
-            estimated=lambda graph: self.channel.send(ProfiledGraph(asked.job, True, _graph_body(graph))),
+            estimated=lambda graph: self.channel.send(ProfiledGraph(asked.job, True, pack_graph(graph))),
             report=partial(self.report, asked.job),
             cancelled=lambda: self.inbox.cancelled(asked.job),
         )
-        return ProfiledGraph(asked.job, False, _graph_body(graph))
+        return ProfiledGraph(asked.job, False, pack_graph(graph))
 
     def _export(self, asked: Export) -> Exported:
-        data = json.loads(asked.graph_and_schedule)
-        graph = graph_from_json(Path("graph"), data["graph"])
+        graph, result = unpack_solved(asked.graph_and_schedule)
         outcome = planning.export_within(
             ModelRequest.from_json(graph.origin.request),
             graph,
-            result_from_json(Path("schedule"), data["schedule"], graph),
+            result,
             asked.budget,
             asked.directory,
             constraints=asked.constraints,
@@ -72,10 +76,6 @@ class DeviceServer(Server):
         )
         written = json.dumps(result_to_json(outcome.graph, outcome.result)).encode("utf-8")
         return Exported(asked.job, report_to_json(outcome.report), written)
-
-
-def _graph_body(graph: Graph) -> bytes:
-    return json.dumps(graph_to_json(graph)).encode("utf-8")
 
 
 if __name__ == "__main__":

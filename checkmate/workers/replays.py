@@ -7,11 +7,8 @@ order of asking; ``JobProgress`` of a placement, and ``Placed``.
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
 
-from checkmate.formats.graph import graph_from_json
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
@@ -29,6 +26,7 @@ from checkmate.workers.window_messages import (
     GraphToReplay,
     Placed,
     PlaceSchedule,
+    unpack_graph,
 )
 
 _TOLD_EVERY_S = 0.1
@@ -41,8 +39,8 @@ class ReplayServer(Server):
     def work(self, asked: Message) -> Message | None:
         graph = self._graph
         match asked:
-            case GraphToReplay(name=name, graph=body):
-                self._graph = graph_from_json(Path(name), json.loads(body))
+            case GraphToReplay(graph=body):
+                self._graph = unpack_graph(body)
                 self._limited = dict[int, Graph]()  # the graph under each question's constraints
             case ConstraintsToCheck(question=question, constraints=constraints) if graph is not None:
                 self._limited[question] = constrained(graph, constraints)

@@ -7,15 +7,12 @@ that is cancelled is not written.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from checkmate import planning
 from checkmate.errors import PlanningError
-from checkmate.formats.graph import graph_from_json, graph_to_json
-from checkmate.formats.schedule import result_to_json, write_certificate
+from checkmate.formats.schedule import write_certificate
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.processes.messages import Message
 from checkmate.processes.serve import Server
@@ -26,6 +23,8 @@ from checkmate.workers.window_messages import (
     Certify,
     FindLargestBatch,
     LargestBatchFound,
+    pack_solved,
+    unpack_graph,
 )
 
 
@@ -42,7 +41,7 @@ class SearchServer(Server):
 
     def _find(self, asked: FindLargestBatch, cancelled: Callable[[], bool]) -> LargestBatchFound:
         found = max_batch(
-            graph_from_json(Path(asked.name), json.loads(asked.graph)),
+            unpack_graph(asked.graph),
             asked.budget_bytes,
             max_overhead=asked.max_overhead,
             options=SolveOptions(time_limit_s=asked.time_limit_s, workers=asked.workers),
@@ -53,7 +52,7 @@ class SearchServer(Server):
 
     def _certify(self, asked: Certify, cancelled: Callable[[], bool]) -> CertificateWritten | None:
         found = planning.certify(
-            graph_from_json(Path(asked.name), json.loads(asked.graph)),
+            unpack_graph(asked.graph),
             asked.budget_bytes,
             known_cost=asked.known_cost,
             seconds=asked.seconds,
@@ -72,7 +71,6 @@ class SearchServer(Server):
 
 
 def _found(job: int, found: MaxBatch) -> LargestBatchFound:
-    body = {"graph": graph_to_json(found.graph), "schedule": result_to_json(found.graph, found.result)}
     return LargestBatchFound(
         job,
         found.batch,
@@ -83,7 +81,7 @@ def _found(job: int, found: MaxBatch) -> LargestBatchFound:
         found.choices,
         found.cancelled,
         found.scaling.note(),
-        json.dumps(body).encode("utf-8"),
+        pack_solved(found.graph, found.result),
     )
 
 

@@ -11,13 +11,10 @@ compiled; ``MemoryNeeded``, ``FrontierSchedule``, ``FrontierBound`` and ``Fillin
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from checkmate.formats.graph import graph_from_json
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.processes.messages import Message, pack_steps, unpack_steps
@@ -46,6 +43,7 @@ from checkmate.workers.window_messages import (
     SolveBound,
     SolveBudget,
     SolveEnded,
+    unpack_graph,
 )
 
 # Seconds of work on other budgets, for a question: so many, and so many more per op.
@@ -80,7 +78,7 @@ class LiveQuestion(FrontierListener):
         self, channel: Channel, asked: OpenQuestion, compilation: Compilation | None, *, fill: bool
     ) -> None:
         self._send, self._question = channel.send, asked.question
-        self.graph = graph_from_json(Path(asked.name), json.loads(asked.graph))
+        self.graph = unpack_graph(asked.graph)
         self.limited = constrained(self.graph, asked.constraints)
         self.live = LiveSolver(self.limited, self, workers=asked.workers, compilation=compilation)
         self._send(MemoryNeeded(asked.question, run_once_bound(self.limited).bytes))

@@ -7,12 +7,16 @@ are in bytes, fixed bytes included; costs and their bounds are in the graph's un
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checkmate.ir.result import CheckReport, SolveStatus
+from checkmate.formats.graph import graph_from_json, graph_to_json
+from checkmate.formats.schedule import result_from_json, result_to_json
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.processes.messages import CarriesSteps, Job, Message, MessageTable, NewestJob
 from checkmate.progress import FillState
 from checkmate.request import ModelRequest
@@ -27,7 +31,6 @@ class OpenQuestion(Message):
     """Explore a graph under constraints from now on. ``workers``: the most threads or processes to use."""
 
     question: int
-    name: str
     workers: int
     constraints: Constraints
     graph: bytes
@@ -149,7 +152,6 @@ class SolveEnded(CarriesSteps, Message):
 class GraphToReplay(Message):
     """The graph of all later questions. Questions about an earlier graph are forgotten."""
 
-    name: str
     graph: bytes
 
 
@@ -198,7 +200,6 @@ class FindLargestBatch(NewestJob):
     infinite: any.
     """
 
-    name: str
     budget_bytes: int
     max_overhead: float | None
     time_limit_s: float
@@ -232,7 +233,6 @@ class Certify(NewestJob):
     ``known_cost``: of a schedule within the budget.
     """
 
-    name: str
     budget_bytes: int
     known_cost: float
     seconds: float
@@ -326,6 +326,26 @@ class Exported(Message):
     job: int
     report: Mapping[str, Any]
     schedule: bytes
+
+
+def pack_graph(graph: Graph) -> bytes:
+    return json.dumps(graph_to_json(graph)).encode("utf-8")
+
+
+def unpack_graph(body: bytes) -> Graph:
+    return graph_from_json(Path("graph"), json.loads(body))
+
+
+def pack_solved(graph: Graph, result: SolveResult) -> bytes:
+    return json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, result)}).encode(
+        "utf-8"
+    )
+
+
+def unpack_solved(body: bytes) -> tuple[Graph, SolveResult]:
+    data = json.loads(body)
+    graph = graph_from_json(Path("graph"), data["graph"])
+    return graph, result_from_json(Path("schedule"), data["schedule"], graph)
 
 
 WINDOW_MESSAGES = MessageTable.of(sys.modules[__name__])

@@ -36,7 +36,7 @@ class Heard(Sent):
 
 def asked(layers: int) -> OpenQuestion:
     graph = training_chain(layers)
-    return OpenQuestion(1, graph.name, 1, Constraints(), json.dumps(graph_to_json(graph)).encode())
+    return OpenQuestion(1, 1, Constraints(), json.dumps(graph_to_json(graph)).encode())
 
 
 def work(question: LiveQuestion) -> None:

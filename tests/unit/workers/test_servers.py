@@ -49,7 +49,7 @@ def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
     inbox.put(older)
     inbox.put(newer)
     server = ReplayServer(channel, inbox)
-    for asked in (GraphToReplay("", json.dumps(graph_to_json(graph)).encode()), older, newer):
+    for asked in (GraphToReplay(json.dumps(graph_to_json(graph)).encode()), older, newer):
         server.answer(asked)
     cancelled, answer = channel.messages
     assert cancelled == JobCancelled(1) and isinstance(answer, Placed) and answer.job == 2
