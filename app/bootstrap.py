@@ -205,7 +205,7 @@ def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSetting
         return MainWindow(session, theme, batch_size=batch_size)
     folder = sessions_folder()
     recent = Recent(folder.parent / "recent")
-    recovery = Recovery(session.exploration, session.solving.graph_body, folder, session, recent=recent)
+    recovery = Recovery(session.exploration, folder, session, recent=recent)
     log = open_log(folder.parent)
     kept = None if log is None else Path(log.name)
     window = MainWindow(

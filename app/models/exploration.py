@@ -107,6 +107,12 @@ class Exploration(QObject):
         return ReportContent(self.graph, self.shown, self.plain, tuple(self.known), self.least_possible, said)
 
     @property
+    def graph_body(self) -> bytes:
+        """The graph as a file's JSON; made once."""
+        assert self.unconstrained is not None
+        return self.unconstrained.graph_body
+
+    @property
     def frontier(self) -> Frontier | None:
         return None if self.what_if is None else self.what_if.frontier
 

@@ -26,7 +26,6 @@ from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import changed_since_profiled
 from checkmate.records.read import read_record
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.window_messages import pack_graph
 
 # Bytes of a compressed graph; it is ten times as long unpacked, about a thousand ops.
 LARGE_BYTES = 16 * 2**10
@@ -35,26 +34,25 @@ _PLAIN = 10
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A graph that was read, its plain step replayed, as a file's JSON, and what was saved with it.
+    """A graph that was read, prepared to be drawn, and what was saved with it.
 
     ``changed``: the model's file, if it has changed since it was profiled. ``file``: where the graph was
     read.
     """
 
     what_if: WhatIf
-    body: bytes
     saved: SavedExploration | None = None
     changed: Path | None = None
     file: Path | None = None
 
     @classmethod
     def of(cls, graph: Graph, saved: SavedExploration | None = None) -> Opened:
-        opened = cls(WhatIf(graph, Constraints()), pack_graph(graph), saved, changed_since_profiled(graph))
+        opened = cls(WhatIf(graph, Constraints()), saved, changed_since_profiled(graph))
         if saved is not None:
             insert_saved(saved, opened.what_if)  # checked here, in the thread
         plain = opened.what_if.plain
         _ = plain.timeline.peak_step, plain.matrices, graph.fingerprint, graph.late, graph.predecessors
-        _ = opened.what_if.folding, opened.what_if.layers
+        _ = opened.what_if.folding, opened.what_if.layers, opened.what_if.graph_body
         return opened
 
 
@@ -188,6 +186,5 @@ class OtherGraph(QObject):
             return
         assert opened.file is not None
         self.file = opened.file
-        self.solving.know_body(opened.what_if.graph, opened.body)
         self.solving.send_graph()
         QTimer.singleShot(0, self, self.opened.emit)  # what is made of it then is another turn's work

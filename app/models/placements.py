@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from PySide6.QtCore import QObject, Signal
 
@@ -47,14 +47,12 @@ class Placing(QObject):
 
     changed = Signal()
 
-    def __init__(
-        self, exploration: Exploration, graph_body: Callable[[], bytes], parent: QObject | None = None
-    ) -> None:
+    def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.found: tuple[ListedSchedule, Placement] | None = None
         self.share: float | None = None
         self.problem = ""
-        self._exploration, self._graph_body = exploration, graph_body
+        self._exploration = exploration
         self._wishes: set[str] = set()  # by whom it is wanted
         self._asked: ListedSchedule | None = None
         self._begun = 0.0
@@ -111,7 +109,7 @@ class Placing(QObject):
     def _ask(self, shown: ListedSchedule) -> None:
         if self._graph is not shown.graph:
             self._graph = shown.graph
-            self.client.send(GraphToReplay(self._graph_body()))
+            self.client.send(GraphToReplay(self._exploration.graph_body))
         self._asked, self._begun = shown, time.monotonic()
         steps = pack_steps(shown.schedule.steps)
         self.client.send(PlaceSchedule(self.client.next_job(), steps))

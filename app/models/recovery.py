@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -65,7 +64,6 @@ class Recovery(QObject):
     def __init__(
         self,
         exploration: Exploration,
-        graph_body: Callable[[], bytes],
         folder: Path,
         parent: QObject | None = None,
         *,
@@ -73,7 +71,7 @@ class Recovery(QObject):
     ) -> None:
         super().__init__(parent)
         self._recent, self._name = recent, ""  # of the graph in the file
-        self._exploration, self._graph_body, self._folder = exploration, graph_body, folder
+        self._exploration, self._folder = exploration, folder
         self._path: Path | None = None
         self._lock: QLockFile | None = None
         self._tries = 0
@@ -162,7 +160,7 @@ class Recovery(QObject):
             return
         assert self._path is not None
         # Taken now: another graph may be explored by the time that the thread writes.
-        path, saved, body = self._path, self._exploration.saved(), self._graph_body()
+        path, saved, body = self._path, self._exploration.saved(), self._exploration.graph_body
         # Estimates that measured costs will replace are not worth keeping, nor are scaled graphs.
         passing = self._exploration.passing or saved.graph.origin.extrapolated_from_batch > 0
         self._name = "" if passing else name_of(saved.graph)

@@ -18,6 +18,7 @@ from app.state.knowledge import ListedSchedule
 from app.workers.background import Background, later
 from app.workers.client import Client
 from checkmate.formats.exploration import SavedExploration
+from checkmate.formats.graph import unpack_graph
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.input_size import alike
@@ -27,7 +28,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.processes.messages import JobFailed, Message
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
-from checkmate.workers.window_messages import Profile, ProfiledGraph, unpack_graph
+from checkmate.workers.window_messages import Profile, ProfiledGraph
 
 _SOON_MS = 400  # schedules come in many at a time
 _CARRIED, _LARGE = 24, 2000  # schedules; of a graph with more ops, the smallest alone

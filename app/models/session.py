@@ -25,6 +25,7 @@ from app.workers.client import DIED, Client
 from checkmate.errors import CheckmateError, OtherStepError
 from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.formats.files import write_bytes
+from checkmate.formats.graph import unpack_graph
 from checkmate.formats.schedule import write_schedule
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import MeasuredSchedule, SolveResult, SolveStatus
@@ -42,7 +43,6 @@ from checkmate.workers.window_messages import (
     Profile,
     ProfiledGraph,
     pack_solved,
-    unpack_graph,
     unpack_solved,
 )
 
@@ -172,7 +172,6 @@ class Session(QObject):
             self._on_not_opened(str(error), error.hint)
             return
         self.file = opened.file
-        self.solving.know_body(graph, opened.body)
         if source is _Source.ESTIMATES:
             self._source = _Source.FILE
             self.exploration.set_passing(True)

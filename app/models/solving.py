@@ -6,15 +6,15 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
 from app.state.knowledge import WhatIf
 from app.state.solve import Aim, Solve, Tightest
+from app.workers.background import later
 from app.workers.client import SILENT_S
 from app.workers.process import WorkerProcess
 from checkmate.ir.graph import Graph
@@ -40,7 +40,6 @@ from checkmate.workers.window_messages import (
     SolveBound,
     SolveBudget,
     SolveEnded,
-    pack_graph,
 )
 
 SOLVE_SECONDS = 10.0
@@ -68,9 +67,9 @@ class Checking(QObject):
     checked = Signal(object)
     died = Signal()
 
-    def __init__(self, graph_body: Callable[[], bytes], parent: QObject | None = None) -> None:
+    def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._graph_body = graph_body
+        self._exploration = exploration
         self.process = WorkerProcess("checker", "checkmate.workers.replays", self)
         self.process.received.connect(self._on_received)
         self.process.died.connect(self._on_died)
@@ -83,7 +82,7 @@ class Checking(QObject):
         """Have a schedule of the explored graph checked; return the job of the answer."""
         if self._graph is not what_if.graph:
             self._graph, self._questions = what_if.graph, []
-            self.process.send(GraphToReplay(self._graph_body()))
+            self.process.send(GraphToReplay(self._exploration.graph_body))
         if what_if not in self._questions:
             self._questions.append(what_if)
             self.process.send(ConstraintsToCheck(len(self._questions) - 1, what_if.constraints))
@@ -148,13 +147,11 @@ class SolverClient(QObject):
         self.process.died.connect(self._on_died)
         self._jobs = itertools.count(1)
         self._questions: dict[int, WhatIf] = {}  # what the process was asked about, by number
-        self._body: tuple[Graph | None, bytes] = (None, b"")
-        self._patience = QTimer(self, singleShot=True, interval=_CANCEL_PATIENCE_MS)
-        self._patience.timeout.connect(self._on_patience_over)
+        self._patience = later(self, _CANCEL_PATIENCE_MS, self._on_patience_over)
         # Messages stay in order, and one with a large schedule waits for its check.
         self._arrived: deque[_Arrived] = deque()
         self._checked: Checked | None = None  # of the message being handled
-        self.checking = Checking(self.graph_body, self)
+        self.checking = Checking(exploration, self)
         self.checking.checked.connect(self._on_checked)
         self.checking.died.connect(self._on_checker_died)
         # The last checks and their answers: a solve begins with a known schedule and ends with its best. Both
@@ -163,6 +160,7 @@ class SolverClient(QObject):
         self._answers: dict[int, Checked] = {}
         self._held = False
         self._knows_graph = False  # the process that runs
+        exploration.graph_changed.connect(self._forget)
         exploration.listing.fill_switched.connect(lambda on: self.process.send(FillFrontier(on)))
         # Cores that the solver may use; it runs at a lower priority.
         self.workers = max(1, min(_MOST_WORKERS, usable_cores()))
@@ -172,29 +170,21 @@ class SolverClient(QObject):
         if graph is None or what_if is None or self._held:
             return
         self._knows_graph = True
-        body = self.graph_body()
         question = next(self._jobs)
         self._questions[question] = what_if
         self._exploration.listing.set_filling(None)
         if not self._exploration.listing.fill_wanted:
             self.process.send(FillFrontier(False))  # the process may be a new one
-        self.process.send(OpenQuestion(question, self.workers, what_if.constraints, body))
+        self.process.send(
+            OpenQuestion(question, self.workers, what_if.constraints, self._exploration.graph_body)
+        )
         self.send_schedules(what_if)
         for budget, bound in what_if.frontier.bounds:
             self.process.send(KnownBound(budget, bound))
 
-    def graph_body(self) -> bytes:
-        graph = self._exploration.graph
-        assert graph is not None
-        if self._body[0] is not graph:
-            self.know_body(graph, pack_graph(graph))
-        return self._body[1]
-
-    def know_body(self, graph: Graph | None, body: bytes) -> None:
-        """Remember ``graph``'s JSON, and forget what was asked about another graph."""
-        self._body = (graph, body)
-        for about_another in (self._questions, self._asked, self._answers):
-            about_another.clear()
+    def _forget(self) -> None:
+        for about_another_graph in (self._questions, self._asked, self._answers):
+            about_another_graph.clear()
 
     def send_schedules(self, what_if: WhatIf | None) -> None:
         for point in () if what_if is None or self._held else what_if.frontier:
@@ -246,7 +236,7 @@ class SolverClient(QObject):
         self.process.close()
         self.checking.close()
         self._arrived.clear()
-        self.know_body(None, b"")
+        self._forget()
 
     def _on_patience_over(self) -> None:
         solve = self._exploration.solve

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from app.layout.folded import Folding
 from app.layout.grouping import LayerSizes, layers_of
 from checkmate.errors import ScheduleError
+from checkmate.formats.graph import pack_graph
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule, StageMatrices
@@ -197,6 +198,11 @@ class WhatIf:
         plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
         assert plain is not None, "the given order is a schedule"
         self.plain = ListedSchedule(plain, self.constrained, self.frontier)
+
+    @cached_property
+    def graph_body(self) -> bytes:
+        """The graph as a file's JSON."""
+        return pack_graph(self.graph)
 
     @cached_property
     def folding(self) -> Folding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,15 @@ def graph_to_json(graph: Graph) -> dict[str, Any]:
     if graph.metadata:
         data["metadata"] = dict(graph.metadata)
     return data
+
+
+def pack_graph(graph: Graph) -> bytes:
+    """Return a graph file's JSON, for another process."""
+    return json.dumps(graph_to_json(graph)).encode("utf-8")
+
+
+def unpack_graph(body: bytes) -> Graph:
+    return graph_from_json(Path("graph"), json.loads(body))
 
 
 def _op_json(op: Op) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import NoReturn
 
 from checkmate import planning
+from checkmate.formats.graph import pack_graph
 from checkmate.formats.schedule import report_to_json, result_to_json
 from checkmate.machine.supported import steps_are_tensorflows
 from checkmate.processes.messages import Message
@@ -24,7 +25,6 @@ from checkmate.workers.window_messages import (
     Exported,
     Profile,
     ProfiledGraph,
-    pack_graph,
     unpack_solved,
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from checkmate.formats.graph import unpack_graph
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
@@ -26,7 +27,6 @@ from checkmate.workers.window_messages import (
     GraphToReplay,
     Placed,
     PlaceSchedule,
-    unpack_graph,
 )
 
 _TOLD_EVERY_S = 0.1

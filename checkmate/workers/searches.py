@@ -12,6 +12,7 @@ from functools import partial
 
 from checkmate import planning
 from checkmate.errors import PlanningError
+from checkmate.formats.graph import unpack_graph
 from checkmate.formats.schedule import write_certificate
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.processes.messages import Message
@@ -24,7 +25,6 @@ from checkmate.workers.window_messages import (
     FindLargestBatch,
     LargestBatchFound,
     pack_solved,
-    unpack_graph,
 )
 
 

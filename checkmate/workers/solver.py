@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from checkmate.formats.graph import unpack_graph
 from checkmate.ir.result import SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.processes.messages import Message, pack_steps, unpack_steps
@@ -43,7 +44,6 @@ from checkmate.workers.window_messages import (
     SolveBound,
     SolveBudget,
     SolveEnded,
-    unpack_graph,
 )
 
 # Seconds of work on other budgets, for a question: so many, and so many more per op.

@@ -328,14 +328,6 @@ class Exported(Message):
     schedule: bytes
 
 
-def pack_graph(graph: Graph) -> bytes:
-    return json.dumps(graph_to_json(graph)).encode("utf-8")
-
-
-def unpack_graph(body: bytes) -> Graph:
-    return graph_from_json(Path("graph"), json.loads(body))
-
-
 def pack_solved(graph: Graph, result: SolveResult) -> bytes:
     return json.dumps({"graph": graph_to_json(graph), "schedule": result_to_json(graph, result)}).encode(
         "utf-8"

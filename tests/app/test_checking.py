@@ -38,7 +38,7 @@ def test_the_process_finds_what_the_check_finds(window, qtbot) -> None:
     graph = training_chain(30)
     window.session.exploration.set_graph(graph)
     limited = WhatIf(graph, Constraints(keep=("a3",), recompute_gradients=False))
-    checking, found = Checking(window.session.solving.graph_body), {}
+    checking, found = Checking(window.session.exploration), {}
     checking.checked.connect(lambda checked: found.update({checked.job: checked}))
     wanted = {}
     for seed in range(4):

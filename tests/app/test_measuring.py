@@ -195,7 +195,7 @@ def test_estimates_that_are_replaced_are_not_listed_as_recent(
     window, qtbot, device: Device, tmp_path: Path
 ) -> None:
     exploration, recent = window.session.exploration, Recent(tmp_path / "recent")
-    recovery = Recovery(exploration, window.session.solving.graph_body, tmp_path / "sessions", recent=recent)
+    recovery = Recovery(exploration, tmp_path / "sessions", recent=recent)
     estimated(window, qtbot, device)
     with qtbot.waitSignal(recovery.saved, timeout=20000):
         recovery._save()

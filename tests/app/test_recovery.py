@@ -35,7 +35,7 @@ def opened(qtbot):
 
     def make(folder: Path) -> MainWindow:
         session = Session()
-        recovery = Recovery(session.exploration, session.solving.graph_body, folder, session)
+        recovery = Recovery(session.exploration, folder, session)
         made = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT), recovery=recovery)
         qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
         return made
@@ -85,7 +85,7 @@ from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
 application = QApplication([])
 session = Session()
-recovery = Recovery(session.exploration, session.solving.graph_body, Path(sys.argv[1]), session)
+recovery = Recovery(session.exploration, Path(sys.argv[1]), session)
 window = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT), recovery=recovery)
 window.show()
 window.open(sys.argv[2])
@@ -168,9 +168,7 @@ def test_a_folder_that_cannot_be_written_is_reported_once(opened, qtbot, tmp_pat
 
 def recent_opened(qtbot, folder: Path) -> MainWindow:
     session, recent = Session(), Recent(folder / "recent")
-    recovery = Recovery(
-        session.exploration, session.solving.graph_body, folder / "sessions", session, recent=recent
-    )
+    recovery = Recovery(session.exploration, folder / "sessions", session, recent=recent)
     made = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT), recovery=recovery, recent=recent)
     qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
     return made

@@ -144,7 +144,7 @@ def test_news_of_a_solve_is_waited_for_until_it_ends(exploration) -> None:
 
 def test_a_check_that_is_never_answered_is_given_up(qtbot, module, exploration, monkeypatch) -> None:
     monkeypatch.setattr(solving, "SILENT_S", 0.1)
-    checking = Checking(lambda: b"{}")
+    checking = Checking(exploration)
     checking.process._module = module(SILENT)
     with qtbot.waitSignal(checking.died, timeout=20000):
         checking.ask(exploration.what_if, b"")
@@ -153,7 +153,7 @@ def test_a_check_that_is_never_answered_is_given_up(qtbot, module, exploration, 
 
 def test_one_lost_check_of_several_is_noticed(qtbot, module, exploration, monkeypatch) -> None:
     monkeypatch.setattr(solving, "SILENT_S", 0.1)
-    checking, steps = Checking(lambda: b"{}"), exploration.plain.schedule.steps.tolist()
+    checking, steps = Checking(exploration), exploration.plain.schedule.steps.tolist()
     checking.process._module = module(SILENT)
     checking.ask(exploration.what_if, b"")
     last = checking.ask(exploration.what_if, b"")
@@ -168,7 +168,7 @@ def test_a_placement_that_never_comes_or_is_none_is_a_problem(
     qtbot, module, exploration, monkeypatch, answer: bytes | None
 ) -> None:
     monkeypatch.setattr(clients, "SILENT_S", 0.1 if answer is None else 60.0)
-    places = Placing(exploration, lambda: b"{}")
+    places = Placing(exploration)
     places.client.process._module = module(SILENT)
     exploration.add(exploration.plain.schedule.steps, budget_bytes=99, solver="", seconds=0.0)
     exploration.show_now()

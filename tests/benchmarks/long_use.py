@@ -260,7 +260,7 @@ def grown(rows: list[dict[str, Any]], what: str) -> int:
 def shown_window(sessions: Path) -> MainWindow:
     """Return a new window that keeps its sessions in this folder."""
     session = Session()
-    recovery = Recovery(session.exploration, session.solving.graph_body, sessions, session)
+    recovery = Recovery(session.exploration, sessions, session)
     window = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT), recovery=recovery)
     window.resize(1400, 900)
     window.show()

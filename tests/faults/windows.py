@@ -96,15 +96,13 @@ def check_elsewhere(patience: float) -> str:
 def place_buffers(patience: float) -> str:
     """Place the buffers of two schedules."""
     kept = application()
-    import json
 
     from app.models.exploration import Exploration
     from app.models.placements import Placing
-    from checkmate.formats.graph import graph_to_json
     from checkmate.memory.placement import place
 
     graph, exploration = small(), Exploration()
-    placing = Placing(exploration, lambda: json.dumps(graph_to_json(graph)).encode("utf-8"))
+    placing = Placing(exploration)
     try:
         exploration.set_graph(graph)
         placing.want(True, "test")

@@ -157,7 +157,7 @@ class BatchDialog(QDialog):
         question = BatchQuestion(graph, budget, self.cost.currentData(), float(self.seconds.value()))
         self._began = time.monotonic()
         self._tick.start()
-        self.search.ask(question, self._session.solving.graph_body())
+        self.search.ask(question, self._session.exploration.graph_body)
 
     def _show_time(self) -> None:
         asked = self.search.asked

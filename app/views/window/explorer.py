@@ -182,7 +182,7 @@ class Explorer(QWidget):
         self.matrix_plots = QWidget()
         pair = in_row(*((matrix, 1) for matrix in self.matrices), gap=12, edges=NO_EDGES)
         self.matrix_plots.setLayout(pair)
-        self.placing = Placing(exploration, self._session.solving.graph_body, self)
+        self.placing = Placing(exploration, self)
         self.lines = MemoryLines(exploration, self.placing, self._line_choice, self)
         self.curve = CurveView(models, self.lines)
         self.lines_menu = LinesMenu(self.lines, self)

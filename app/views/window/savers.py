@@ -114,7 +114,7 @@ class Certifying:
             self.certifier.failed.connect(self._on_failed)
             self.certifier.died.connect(self._end)
         self._found, self._path = found, path
-        self.certifier.ask(found, path, self._window.session.solving.graph_body())
+        self.certifier.ask(found, path, self._window.session.exploration.graph_body)
         budget = found.peak_bytes
         head = f"Proving that no schedule of {found.graph.name} within {format_bytes(budget)} costs less"
         self.progress = QProgressDialog(head, "Cancel", 0, 0, self._window)
