@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
 from app.presenters.matrix_image import Difference, difference
 from app.state.knowledge import ListedSchedule
+from app.workers.background import every, later
 
 
 class Playhead(QObject):
@@ -29,10 +30,8 @@ class Playhead(QObject):
         self.count = 1
         self.speed = 1.0
         self._exact = 0.0
-        self._timer = QTimer(self, interval=self.TICK_MS)
-        self._timer.timeout.connect(self._tick)
-        self._telling = QTimer(self, singleShot=True)
-        self._telling.timeout.connect(self._tell)
+        self._timer = every(self, self.TICK_MS, self._tick)
+        self._telling = later(self, 0, self._tell)
 
     @property
     def playing(self) -> bool:
@@ -127,11 +126,7 @@ class Comparison(QObject):
         super().__init__(parent)
         self._exploration = exploration
         self.other: ListedSchedule | None = None
-        self._difference: tuple[ListedSchedule | None, ListedSchedule | None, Difference | None] = (
-            None,
-            None,
-            None,
-        )
+        self._difference: tuple[ListedSchedule, ListedSchedule, Difference] | None = None
         exploration.graph_changed.connect(lambda: self.pin(None))
         exploration.shown_changed.connect(self._on_shown)
 
@@ -144,10 +139,11 @@ class Comparison(QObject):
         shown, other = self._exploration.shown, self.other
         if shown is None or other is None:
             return None
-        if self._difference[0] is not shown or self._difference[1] is not other:
+        known = self._difference
+        if known is None or known[0] is not shown or known[1] is not other:
             found = difference(shown.graph, shown.schedule, shown.timeline, other.schedule, other.timeline)
-            self._difference = (shown, other, found)
-        return self._difference[2]
+            known = self._difference = shown, other, found
+        return known[2]
 
     def pin(self, found: ListedSchedule | None) -> None:
         if found is not self.other:

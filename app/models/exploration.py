@@ -15,8 +15,8 @@ from app.state.knowledge import ListedSchedule, WhatIf, steps_key
 from app.state.saved import (
     ProvedUnder,
     Waiting,
+    insert_result,
     insert_saved,
-    insert_waiting,
     listed_own,
     proved_to_save,
     read_proved,
@@ -85,16 +85,11 @@ class Exploration(QObject):
         self._waiting: Waiting = {}  # schedules of the file, by constraints
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
         self._waits = False  # for what is prepared to be drawn
-        self._preparing = Background(self, poll_ms=_POLL_MS)
-        self._preparing.done.connect(self._on_prepared)
-        on(  # before any view, which then finds it done
-            self._stand,
-            self.graph_changed,
-            self.known_changed,
-            self.shown_changed,
-            self.budget_changed,
-            self.solve_changed,
-        )
+        self._drawing = Background(self, poll_ms=_POLL_MS)
+        self._drawing.done.connect(self._on_prepared)
+        # Before any view, which then finds it done.
+        on(self._stand, self.graph_changed, self.known_changed, self.shown_changed)
+        on(self._stand, self.budget_changed, self.solve_changed)
 
     @property
     def constraints(self) -> Constraints:
@@ -197,7 +192,8 @@ class Exploration(QObject):
             what_if = self._what_ifs[constraints] = WhatIf(self.graph, constraints)
             for proved in self._proved:
                 proved.tell(what_if)
-            insert_waiting(self._waiting.get(constraints, ()), what_if)
+            for result in self._waiting.get(constraints, ()):
+                insert_result(result, what_if)
         return self._what_ifs[constraints]
 
     def restore(self, saved: SavedExploration, what_if: WhatIf | None = None) -> None:
@@ -337,7 +333,7 @@ class Exploration(QObject):
         best = self._due()
         if best is not None and len(best.schedule.steps) > _AT_ONCE and not best.prepared:
             self._waits = True
-            self._preparing.start(best.prepare)
+            self._drawing.start(best.prepare)
         else:
             self._waits = False
             self._show_if_new(best)

@@ -80,7 +80,8 @@ class BatchFinder(QObject):
 
     def _on_found(self, message: Message) -> None:
         if isinstance(message, LargestBatchFound) and self.asked is not None:
-            self._take(_answer(self.asked, message))
+            facts = {name: value for name, value in vars(message).items() if name != "job"}
+            self._take(BatchAnswer(self.asked, **facts))
 
     def _on_failed(self, failed: JobFailed) -> None:
         if failed.error == DIED:
@@ -99,21 +100,6 @@ class BatchFinder(QObject):
         self.client.end()
         self.asked, self.sentence = None, sentence
         self.changed.emit()
-
-
-def _answer(question: BatchQuestion, found: LargestBatchFound) -> BatchAnswer:
-    return BatchAnswer(
-        question,
-        found.batch,
-        found.peak_bytes,
-        found.upper_batch,
-        found.plain_batch,
-        dict(found.baselines),
-        found.choices,
-        found.cancelled,
-        found.note,
-        graph_and_schedule=found.graph_and_schedule,
-    )
 
 
 class Certifier(QObject):

@@ -20,6 +20,7 @@ from app.presenters.lines_across import (
     memory_lines,
 )
 from app.state.knowledge import ListedSchedule
+from app.workers.background import on
 from app.workers.client import Client
 from checkmate.catalog.cards import common_cards
 from checkmate.errors import ContentError
@@ -69,15 +70,11 @@ class Placing(QObject):
     def busy(self) -> bool:
         return self._asked is not None
 
-    @property
-    def _wanted(self) -> bool:
-        return bool(self._wishes)
-
     def want(self, on: bool, who: str) -> None:
         """Place what is on screen from now on while anybody, ``who``, wants it; else end the process."""
-        before = self._wanted
+        before = bool(self._wishes)
         self._wishes = self._wishes | {who} if on else self._wishes - {who}
-        if self._wanted is before:
+        if bool(self._wishes) is before:
             return
         if not on:
             self.client.give_up()
@@ -90,7 +87,7 @@ class Placing(QObject):
 
     def _on_shown(self) -> None:
         shown = self._exploration.shown
-        if self._asked is shown and shown is not None and self._wanted:
+        if self._asked is shown and shown is not None and self._wishes:
             return
         told, before = self.share is not None or bool(self.problem), self.found
         self._asked, self.share, self.problem = None, None, ""
@@ -98,12 +95,12 @@ class Placing(QObject):
             self._kept.clear()
             if shown is None or not _same_but_for_costs(shown.graph, before[0].graph):
                 self.found = None
-        if self._wanted and shown is not None:
+        if self._wishes and shown is not None:
             if shown.key in self._kept:
                 self._put(shown, self._kept[shown.key])
                 return
             self._ask(shown)
-        if self._wanted or told or self.found is not before:
+        if self._wishes or told or self.found is not before:
             self.changed.emit()
 
     def _ask(self, shown: ListedSchedule) -> None:
@@ -196,13 +193,8 @@ class MemoryLines(QObject):
         self._exploration, self._placing, self.choice = exploration, placing, choice
         self._cards = common_cards()
         choice.changed.connect(self._on_choice)
-        for signal in (
-            exploration.shown_changed,
-            exploration.known_changed,
-            exploration.measured_changed,
-            placing.changed,
-        ):
-            signal.connect(self._tell)
+        seen = exploration.shown_changed, exploration.known_changed, exploration.measured_changed
+        on(self._tell, *seen, placing.changed)
         self._told: tuple[MemoryLine, ...] = ()
         self._on_choice()
 

@@ -10,7 +10,7 @@ from app.models.cursors import Playhead
 from app.models.exploration import Exploration
 from app.state.knowledge import ListedSchedule
 from app.workers.background import Finding
-from checkmate.memory.hotspot import Moment, Uses, moment
+from checkmate.memory.hotspot import Moment, moment
 from checkmate.memory.suggestions import Suggestion, find_suggestions, rank_suggestions, recomputed
 
 _PAUSE_MS, _DRAG_MS = 150, 200  # a range grows while it is dragged
@@ -29,8 +29,7 @@ class Hotspot(QObject):
     def __init__(self, exploration: Exploration, playhead: Playhead, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._exploration, self._playhead = exploration, playhead
-        self._uses: tuple[ListedSchedule | None, Uses | None] = (None, None)
-        self._now: tuple[ListedSchedule | None, int, Moment | None] = (None, -1, None)
+        self._now: tuple[ListedSchedule, Moment] | None = None
         self._wanted = False
         self._finding = Finding(_PAUSE_MS, self)
         self._finding.changed.connect(self.helped)
@@ -43,15 +42,11 @@ class Hotspot(QObject):
         if shown is None:
             return None
         step = min(self._playhead.step, len(shown.schedule.steps) - 1)
-        if self._now[0] is not shown or self._now[1] != step:
-            if self._uses[0] is not shown:
-                self._uses = (shown, Uses.of(shown.graph, shown.schedule))
-            self._now = (
-                shown,
-                step,
-                moment(shown.graph, shown.schedule, shown.timeline, step, self._uses[1]),
-            )
-        return self._now[2]
+        known = self._now
+        if known is None or known[0] is not shown or known[1].step != step:
+            found = moment(shown.graph, shown.schedule, shown.timeline, step, shown.uses)
+            known = self._now = shown, found
+        return known[1]
 
     @property
     def remedies(self) -> list[Suggestion]:
@@ -87,43 +82,22 @@ class Hotspot(QObject):
         return find_suggestions(shown.graph, shown.schedule, shown.timeline, now, once)
 
 
-class RangePrices(QObject):
-    """What it costs to compute values again that wait through a range, found one after the other.
-
-    Signals:
-        changed: ``found`` or ``busy`` is another.
-    """
-
-    changed = Signal()
+class RangePrices(Finding):
+    """What it costs to compute values again that wait through a range, found one after the other."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._finding = Finding(_DRAG_MS, self)
-        self._finding.changed.connect(self.changed)
+        super().__init__(_DRAG_MS, parent)
 
     @property
-    def found(self) -> dict[int, Suggestion]:
-        """Return by value what computing it again saves and costs.
-
-        A value that is not there does not help, or was not tried yet.
-        """
-        return dict(self._finding.found)
-
-    @property
-    def busy(self) -> bool:
-        return self._finding.busy
+    def by_value(self) -> dict[int, Suggestion]:
+        """What computing a value again saves and costs; one that is missing does not help, or comes later."""
+        return dict(self.found)
 
     def ask(self, shown: ListedSchedule, highest: int, values: Sequence[int]) -> None:
-        """Begin anew for ``values``, in this order.
-
-        ``highest``: the step at which memory is to be saved. ``found`` is empty at first.
-        """
-        self._finding.clear()
+        """Begin anew for ``values``, in this order, to save memory at the step ``highest``."""
+        self.clear()
         if values:
-            self._finding.start(lambda: _prices(shown, highest, values[:MOST_VALUES]))
-
-    def stop(self) -> None:
-        self._finding.stop()
+            self.start(lambda: _prices(shown, highest, values[:MOST_VALUES]))
 
 
 def _prices(shown: ListedSchedule, highest: int, values: Sequence[int]) -> Iterator[tuple[int, Suggestion]]:

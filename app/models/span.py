@@ -70,11 +70,14 @@ class StepSpan(QObject):
         return int(self._stages[-1])
 
     @property
+    def _stage_count(self) -> float:
+        return float(len(self._stages) - 1)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every step, column and byte is on screen."""
-        every = 0.0, float(len(self._stages) - 1)
         steps = (self.begin, self.end) == (0.0, self.count)
-        return steps and self.columns == every and set(self.heights.values()) == {_ALL}
+        return steps and self.columns == (0.0, self._stage_count) and set(self.heights.values()) == {_ALL}
 
     @property
     def axis(self) -> StepAxis | None:
@@ -107,7 +110,7 @@ class StepSpan(QObject):
 
     def show_cells(self, rows: tuple[float, float], columns: tuple[float, float]) -> None:
         begin, end = (self.position(row) for row in rows)
-        most = float(len(self._stages) - 1)
+        most = self._stage_count
         span = _within(begin, end, float(self.count), _LEAST_STEPS)
         found = _within(*columns, most, min(most, _LEAST_COLUMNS))
         if (*span, found) != (self.begin, self.end, self.columns):
@@ -116,13 +119,11 @@ class StepSpan(QObject):
 
     def zoom(self, factor: float) -> None:
         """Show ``factor`` times as many steps around those in the middle."""
-        middle, half = (self.begin + self.end) / 2, factor * (self.end - self.begin) / 2
-        self.show(middle - half, middle + half)
+        self.show(*_zoomed(self.begin, self.end, factor))
 
     def move(self, share: float) -> None:
         """Go on by a share of what is on screen; a negative one goes back."""
-        by = share * (self.end - self.begin)
-        self.show(self.begin + by, self.end + by)
+        self.show(*_moved(self.begin, self.end, share))
 
     def show_heights(self, scale: Scale, low: float, high: float) -> None:
         found = _within(low, high, 1.0, _LEAST_HEIGHT)
@@ -131,19 +132,15 @@ class StepSpan(QObject):
             self.changed.emit()
 
     def zoom_heights(self, scale: Scale, factor: float) -> None:
-        low, high = self.heights[scale]
-        middle, half = (low + high) / 2, factor * (high - low) / 2
-        self.show_heights(scale, middle - half, middle + half)
+        self.show_heights(scale, *_zoomed(*self.heights[scale], factor))
 
     def move_heights(self, scale: Scale, share: float) -> None:
-        low, high = self.heights[scale]
-        by = share * (high - low)
-        self.show_heights(scale, low + by, high + by)
+        self.show_heights(scale, *_moved(*self.heights[scale], share))
 
     def show_whole(self) -> None:
         if not self.is_whole:
             self.begin, self.end = 0.0, float(self.count)
-            self.columns = 0.0, float(len(self._stages) - 1)
+            self.columns = 0.0, self._stage_count
             self.heights = dict.fromkeys(Scale, _ALL)
             self.changed.emit()
 
@@ -190,11 +187,21 @@ class StepSpan(QObject):
             self.heights = dict.fromkeys(Scale, _ALL)
         self._graph, self._stages = shown.graph, stage_edges(shown.matrices)
         self._numbers = np.arange(len(self._stages))
-        every = 0.0, float(len(self._stages) - 1)
+        every = 0.0, self._stage_count
         begin, end = (self.position(row) for row in (rows if stays else every))
         self.begin, self.end = _within(begin, end, float(self.count), _LEAST_STEPS)
         self.columns = columns if stays else every
         self.choose(None)
+
+
+def _zoomed(low: float, high: float, factor: float) -> tuple[float, float]:
+    middle, half = (low + high) / 2, factor * (high - low) / 2
+    return middle - half, middle + half
+
+
+def _moved(low: float, high: float, share: float) -> tuple[float, float]:
+    by = share * (high - low)
+    return low + by, high + by
 
 
 def _within(begin: float, end: float, most: float, least: float) -> tuple[float, float]:

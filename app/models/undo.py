@@ -198,12 +198,9 @@ class UndoCommands(QObject):
         self._by_layer = True
         self._asked: SliderTarget | None = None  # where the slider stood when last asked
         self._exploration.graph_changed.connect(self._on_graph)
-        for signal in (
-            self._exploration.graph_changed,
-            self._exploration.constraints_changed,
-            selection.changed,
-        ):
-            signal.connect(lambda *_: self.changed.emit())
+        for signal in (self._exploration.graph_changed, self._exploration.constraints_changed):
+            signal.connect(self.changed)
+        selection.changed.connect(lambda _: self.changed.emit())
         self._exploration.solve_changed.connect(self._on_solve)
 
     def _on_graph(self) -> None:

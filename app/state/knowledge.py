@@ -21,6 +21,7 @@ from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule, StageMatrices
 from checkmate.ir.timeline import Timeline
 from checkmate.memory.check import check
+from checkmate.memory.hotspot import Uses
 from checkmate.memory.recomputed import Runs
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.constraints import Constraints, constrained, run_once, start_for_constrained
@@ -154,6 +155,10 @@ class ListedSchedule:
     @cached_property
     def runs(self) -> Runs:
         return Runs.of(self.graph, self.schedule, self.timeline)
+
+    @cached_property
+    def uses(self) -> Uses:
+        return Uses.of(self.graph, self.schedule)
 
     @property
     def prepared(self) -> bool:

@@ -59,13 +59,13 @@ def restored(found: ListedSchedule, saved: SavedOwn) -> OwnSchedule:
 def insert_saved(saved: SavedExploration, what_if: WhatIf) -> None:
     """Add the saved schedules that hold."""
     for result in saved.schedules:
-        _insert(result, what_if)
+        insert_result(result, what_if)
         baseline = listed(result, what_if) if is_baseline(result.solver) else None
         if baseline is not None:
             what_if.add_baseline(baseline)
 
 
-def _insert(result: SolveResult, what_if: WhatIf) -> None:
+def insert_result(result: SolveResult, what_if: WhatIf) -> None:
     what_if.insert(
         result.require_schedule().steps.tolist(),
         budget_bytes=result.budget_bytes,
@@ -78,7 +78,7 @@ def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
     """Return a schedule of the user's own list, known under its constraints from now on; None if it does not
     hold.
     """
-    _insert(result, what_if)
+    insert_result(result, what_if)
     return listed(result, what_if)
 
 
@@ -108,12 +108,6 @@ def read_waiting(saved: SavedExploration) -> Waiting:
     for constraints in found:
         constrained(saved.graph, constraints)
     return found
-
-
-def insert_waiting(results: Iterable[SolveResult], what_if: WhatIf) -> None:
-    """Add schedules of the what-if's frontier that hold."""
-    for result in results:
-        _insert(result, what_if)
 
 
 @dataclass(frozen=True)

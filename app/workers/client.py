@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
+from app.workers.background import later
 from app.workers.process import WorkerProcess
 from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, JobProgress, Message
 
@@ -46,8 +47,7 @@ class Client(QObject):
         self.process.died.connect(self._on_died)
         self.job, self._numbers = 0, itertools.count(1)
         self._silent_s, self._limit_s = silent_s, 0.0
-        self._patience = QTimer(self, singleShot=True, interval=patience_ms)
-        self._patience.timeout.connect(self.give_up)
+        self._patience = later(self, patience_ms, self.give_up)
 
     @property
     def busy(self) -> bool:
@@ -93,8 +93,7 @@ class Client(QObject):
         self.process.close()
 
     def _expect(self) -> None:
-        silent_s = SILENT_S if self._silent_s is None else self._silent_s
-        self.process.expect(self._limit_s + silent_s)
+        self.process.expect(self._limit_s + (SILENT_S if self._silent_s is None else self._silent_s))
 
     def _on_received(self, message: Message) -> None:
         if not self.job or getattr(message, "job", 0) != self.job:

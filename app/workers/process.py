@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
 
+from app.workers.background import later
 from checkmate.machine.load import seconds_computed
 from checkmate.processes.children import module_command
 from checkmate.processes.messages import Hello, Message, MessageError
@@ -45,10 +46,8 @@ class WorkerProcess(QObject):
         self._process: QProcess | None = None
         self._reader = WINDOW_MESSAGES.reader()
         self._waiting: deque[Message] = deque()
-        self._turn = QTimer(self, singleShot=True, interval=0)
-        self._turn.timeout.connect(self._handle)
-        self._silence = QTimer(self, singleShot=True)
-        self._silence.timeout.connect(self._on_silence)
+        self._turn = later(self, 0, self._handle)
+        self._silence = later(self, 0, self._on_silence)
         self._computed: list[float] = []  # seconds, at each look since it was last heard of
         self._restarts = 0
         self._closed = False

@@ -83,7 +83,7 @@ def test_prices_are_those_of_a_replay(window, table) -> None:
         if not row.waits or buffer.next_read is None:
             continue
         price = recomputed(shown.graph, shown.schedule, shown.timeline, at, buffer, shown.constrained.once)
-        found = table.prices.found.get(buffer.value)
+        found = table.prices.by_value.get(buffer.value)
         assert (price is None) == (found is None)
         if price is not None:
             tried += 1

@@ -119,7 +119,7 @@ class RangeDialog(QDialog):
     def _on_prices(self) -> None:
         shown = self._exploration.shown
         if shown is not None and self.rows:
-            prices = price_cells(shown, self.rows, self.prices.found, busy=self.prices.busy)
+            prices = price_cells(shown, self.rows, self.prices.by_value, busy=self.prices.busy)
             known = zip(self._model.cells, prices, strict=True)
             self._model.fill_again([(*cells[:PRICE], price) for cells, price in known])
 
@@ -132,7 +132,7 @@ class RangeDialog(QDialog):
         shown = self._exploration.shown
         if shown is not None:
             count = len(shown.schedule.steps)
-            found = range_table(shown.graph, self.rows, self.prices.found, count)
+            found = range_table(shown.graph, self.rows, self.prices.by_value, count)
             QGuiApplication.clipboard().setText(found.csv())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
