@@ -20,7 +20,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from inspect import signature
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from checkmate.backends.tf.environment import import_quickly
+from checkmate.backends.tf.tasks import TaskFiles
 from checkmate.errors import CheckmateError
 from checkmate.machine.garbage import hide_all
 from checkmate.processes.own import die_with_parent, end_with_parent
@@ -35,27 +36,6 @@ from checkmate.progress import Progress
 
 _IDLE_S = 300  # a solve or another measurement may come between two; a server holds about 250 MB meanwhile
 Tasks = Mapping[str, Callable[..., Any]]
-
-
-@dataclass(frozen=True)
-class TaskFiles:
-    """``task`` is JSON: what to ``do``, and its arguments. ``answer`` is ``{"ok": …}`` or ``{"error": …}``.
-    Each line of ``progress`` is one ``Progress``.
-    """
-
-    folder: Path
-
-    @property
-    def task(self) -> Path:
-        return self.folder / "task.json"
-
-    @property
-    def answer(self) -> Path:
-        return self.folder / "answer.json"
-
-    @property
-    def progress(self) -> Path:
-        return self.folder / "progress.jsonl"
 
 
 def main() -> int:

@@ -25,7 +25,6 @@ from typing import IO, Any
 
 from checkmate import errors
 from checkmate.backends.tf.environment import measuring_environment
-from checkmate.backends.tf.task_server import TaskFiles
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
 from checkmate.machine.load import usable_cores
 from checkmate.processes.children import end_child, module_command, start_child, watch, write_all
@@ -42,6 +41,27 @@ _MOST = 2  # servers, or processes that wait: for default kernels and for exact 
 # Nothing reads these when TensorFlow is imported.
 _LATER = frozenset({"TMPDIR", "XDG_CACHE_HOME", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES"})
 _POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """``task`` is JSON: what to ``do``, and its arguments. ``answer`` is ``{"ok": …}`` or ``{"error": …}``.
+    Each line of ``progress`` is one ``Progress``.
+    """
+
+    folder: Path
+
+    @property
+    def task(self) -> Path:
+        return self.folder / "task.json"
+
+    @property
+    def answer(self) -> Path:
+        return self.folder / "answer.json"
+
+    @property
+    def progress(self) -> Path:
+        return self.folder / "progress.jsonl"
 
 
 def run_task(
