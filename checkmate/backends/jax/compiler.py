@@ -152,14 +152,15 @@ class _JaxCompiler(Compiler[Way, Trial]):
     def holds_order(self, way: Way) -> bool:
         return holds_order(way, self._step.platform)
 
-    def extra(self, way: Way) -> float:
-        return _HELD if way.ties is WaitPolicy.ALL and self._step.platform == "cpu" else 0.0
-
     def price(self, schedule: Schedule, made: Trial) -> float | None:
-        """Return about how long a compiled schedule takes on a GPU: for its bytes, and for its products.
+        """Return about how long a compiled schedule takes.
 
-        By such prices the policies of ``jax.checkpoint`` stood as they did when an H200 ran them.
+        On a GPU it is for its bytes and for its products: by such prices the policies of ``jax.checkpoint``
+        stood as they did when an H200 ran them.
         """
+        if self._step.platform == "cpu":
+            held = _HELD if made.way.ties is WaitPolicy.ALL else 0.0
+            return (1 + held) * float(simulate(self.graph, schedule).cost)
         if made.moved is None:
             return None
         step = self._step
