@@ -107,18 +107,26 @@ def _require_pictures(
     size: tuple[int, int] | None,
     figure: FigureFile | None,
 ) -> bool:
-    """Check that each picture that is wanted can be written; return whether any is.
+    """Check that each picture that is wanted can be written, before minutes of work; return whether any is.
 
     Raises:
         UsageError, FormatError: one cannot be.
     """
-    if screenshot is not None:
-        require_writable(screenshot)
+    for wanted, verb in ((animation, "play"), (figure, "draw")):
+        if wanted is not None and file is None:
+            raise UsageError(f"there is nothing to {verb}", hint="name a model, a sample or a graph")
     if animation is not None:
-        require_film(animation, size, file)
-    if figure is not None:
-        require_figure(figure, file)
-    return screenshot is not None or animation is not None or figure is not None
+        from checkmate.formats.animation import require_animation
+
+        if size is not None and (size[0] < 800 or size[1] < 520):
+            raise UsageError(
+                f"{size[0]}x{size[1]} is too small for graph, R and curve", hint="use at least 800x520"
+            )
+        require_animation(animation)
+    paths = [screenshot, animation, None if figure is None else figure.path]
+    for path in filter(None, paths):
+        require_writable(path)
+    return any(paths)
 
 
 def _save_pictures(
@@ -334,34 +342,3 @@ def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> No
     loop.exec()
     if film.problem:
         raise WindowUnavailableError(said[-1][0], hint=said[-1][1])
-
-
-def require_figure(figure: FigureFile, file: str | None) -> None:
-    """Check that the figure can be written, before minutes of work.
-
-    Raises:
-        UsageError: there is nothing to draw. FormatError: its file cannot be written.
-    """
-    if file is None:
-        raise UsageError("there is nothing to draw", hint="name a model, a sample or a graph")
-    require_writable(figure.path)
-
-
-def require_film(path: Path, size: tuple[int, int] | None, file: str | None) -> None:
-    """Check that the animated picture can be written, before minutes of work.
-
-    Raises:
-        UsageError: ``path`` names no animated picture, ``size`` has no room for one, or there is nothing to
-            play.
-        FormatError: ``path`` cannot be written.
-    """
-    from checkmate.formats.animation import require_animation
-
-    if file is None:
-        raise UsageError("there is nothing to play", hint="name a model, a sample or a graph")
-    if size is not None and (size[0] < 800 or size[1] < 520):
-        raise UsageError(
-            f"{size[0]}x{size[1]} is too small for graph, R and curve", hint="use at least 800x520"
-        )
-    require_animation(path)
-    require_writable(path)

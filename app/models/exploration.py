@@ -233,20 +233,19 @@ class Exploration(QObject):
     def saved(self) -> SavedExploration:
         assert self.graph is not None and self.what_if is not None and self.unconstrained is not None
         waiting = {under: found for under, found in self._waiting.items() if under not in self._what_ifs}
-        found = schedules_to_save(self.unconstrained, self._what_ifs.values(), self.listing.own, waiting)
-        constraints = None if self.constraints.is_empty else self.constraints.to_json()
-        bounds, measured = self.unconstrained.frontier.bounds, tuple(self._measured.values())
-        proved = proved_to_save(self.unconstrained.frontier, self._what_ifs, self._proved)
+        results, own, under = schedules_to_save(
+            self.unconstrained, self._what_ifs.values(), self.listing.own, waiting
+        )
         return SavedExploration(
             self.graph,
             self.budget_bytes,
-            found.results,
-            bounds,
-            constraints,
-            measured,
-            found.own,
-            proved,
-            found.under,
+            results,
+            self.unconstrained.frontier.bounds,
+            None if self.constraints.is_empty else self.constraints.to_json(),
+            tuple(self._measured.values()),
+            own,
+            proved_to_save(self.unconstrained.frontier, self._what_ifs, self._proved),
+            under,
         )
 
     def set_needed(self, needed_bytes: int, what_if: WhatIf) -> None:

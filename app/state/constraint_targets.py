@@ -18,6 +18,15 @@ class ConstraintKind(StrEnum):
     ONCE = "never_recompute"
 
 
+# By kind, and whether it is set so far.
+_SENTENCES = {
+    (ConstraintKind.KEEP, False): "Keep",
+    (ConstraintKind.KEEP, True): "No longer keep",
+    (ConstraintKind.ONCE, False): "Never recompute",
+    (ConstraintKind.ONCE, True): "Allow recomputing",
+}
+
+
 @dataclass(frozen=True)
 class ConstraintTarget:
     """What a constraint is put on: ``layers``, or one ``op`` and its ``values``. ``title``: in a sentence."""
@@ -54,22 +63,12 @@ def is_set(constraints: Constraints, kind: ConstraintKind, target: ConstraintTar
 
 def switched(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> Constraints:
     """Return ``constraints`` with the constraint added, or removed if it was there. The names are sorted."""
-    names = set(getattr(constraints, target.field(kind)))
-    names = (
-        names - set(target.names(kind))
-        if is_set(constraints, kind, target)
-        else names | set(target.names(kind))
-    )
+    names, own = set(getattr(constraints, target.field(kind))), set(target.names(kind))
+    names = names - own if is_set(constraints, kind, target) else names | own
     changed: dict[str, Any] = {target.field(kind): tuple(sorted(names))}
     return replace(constraints, **changed)
 
 
 def sentence(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> str:
     """Say what a switch does, for the undo menu."""
-    if is_set(constraints, kind, target):
-        return (
-            f"No longer keep {target.title}"
-            if kind is ConstraintKind.KEEP
-            else f"Allow recomputing {target.title}"
-        )
-    return f"Keep {target.title}" if kind is ConstraintKind.KEEP else f"Never recompute {target.title}"
+    return f"{_SENTENCES[kind, is_set(constraints, kind, target)]} {target.title}"

@@ -110,15 +110,8 @@ def read_waiting(saved: SavedExploration) -> Waiting:
     return found
 
 
-@dataclass(frozen=True)
-class ToSave:
-    """Every schedule once; by their places, the user's own list, and the constraints of whose frontier one
-    is.
-    """
-
-    results: tuple[SolveResult, ...]
-    own: dict[int, SavedOwn]
-    under: dict[int, tuple[Mapping[str, Any], ...]]
+# Every schedule once; by their places, the user's own list, and the constraints of whose frontier one is.
+ToSave = tuple[tuple[SolveResult, ...], dict[int, SavedOwn], dict[int, tuple[Mapping[str, Any], ...]]]
 
 
 def schedules_to_save(
@@ -143,7 +136,7 @@ def schedules_to_save(
             results.setdefault(key, result)
             under.setdefault(key, []).append(constraints.to_json())
     places = {key: place for place, key in enumerate(results)}
-    return ToSave(
+    return (
         tuple(results.values()),
         {places[entry.found.key]: entry.saved() for entry in entries},
         {places[key]: tuple(sets) for key, sets in under.items()},

@@ -6,7 +6,6 @@ imports a library that may be broken.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -113,7 +112,3 @@ def write_all(stream: IO[bytes], data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[stream.write(view) :]
-
-
-def environment_with(added: Mapping[str, str]) -> dict[str, str]:
-    return {**os.environ, **added}

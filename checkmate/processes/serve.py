@@ -61,30 +61,21 @@ class Channel:
         os._exit(0)
 
 
-class Inbox:
+class Inbox(queue.SimpleQueue[Message]):
     """Messages in order of arrival, and the jobs that were cancelled meanwhile."""
 
     def __init__(self) -> None:
-        self._tasks: queue.Queue[Message] = queue.Queue()
         self._cancelled: set[int] = set()
         self._newest = 0
 
-    def put(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         """Queue a message; ``Cancel`` takes effect at once, and ``NewestJob`` cancels all older ones."""
-        match message:
-            case Cancel(job=job):
-                self._cancelled.add(job)
-                return
-            case NewestJob(job=job):
-                self._newest = max(self._newest, job)
-        self._tasks.put(message)
-
-    def get(self) -> Message:
-        return self._tasks.get()
-
-    @property
-    def empty(self) -> bool:
-        return self._tasks.empty()
+        if isinstance(message, Cancel):
+            self._cancelled.add(message.job)
+            return
+        if isinstance(message, NewestJob):
+            self._newest = max(self._newest, message.job)
+        self.put(message)
 
     def cancelled(self, job: int) -> bool:
         """Whether ``job`` was cancelled, or a newer one has taken its place."""
@@ -112,7 +103,7 @@ class Server(ABC):
 
     def hear(self, message: Message) -> None:
         """Take a message as it arrives, in another thread than ``work``."""
-        self.inbox.put(message)
+        self.inbox.receive(message)
 
     def next_message(self) -> Message:
         return self.inbox.get()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from checkmate.errors import CancelledError
-from checkmate.processes.children import end_child, environment_with, module_command, start_child, watch
+from checkmate.processes.children import end_child, module_command, start_child, watch
 from checkmate.processes.own import take_stdout
 from checkmate.progress import Cancelled
 
@@ -97,8 +97,8 @@ def probe(
             raise _LateError
 
     started = time.monotonic()
-    added = environment_with(environment)
-    child = start_child(module_command(*module), stderr=subprocess.PIPE, environment=added)
+    command, variables = module_command(*module), {**os.environ, **environment}
+    child = start_child(command, stderr=subprocess.PIPE, environment=variables)
     assert child.stdout is not None and child.stderr is not None
     told, log = _PipeReader(child.stdout), _PipeReader(child.stderr)
     code: int | None = None

@@ -58,7 +58,7 @@ class DeviceServer(Server):
             costs=asked.costs,
             estimated=lambda graph: self.channel.send(ProfiledGraph(asked.job, True, pack_graph(graph))),
             report=partial(self.report, asked.job),
-            cancelled=lambda: self.inbox.cancelled(asked.job),
+            cancelled=partial(self.inbox.cancelled, asked.job),
         )
         return ProfiledGraph(asked.job, False, pack_graph(graph))
 
@@ -72,7 +72,7 @@ class DeviceServer(Server):
             asked.directory,
             constraints=asked.constraints,
             report=partial(self.report, asked.job),
-            cancelled=lambda: self.inbox.cancelled(asked.job),
+            cancelled=partial(self.inbox.cancelled, asked.job),
         )
         written = json.dumps(result_to_json(outcome.graph, outcome.result)).encode("utf-8")
         return Exported(asked.job, report_to_json(outcome.report), written)

@@ -7,14 +7,13 @@ that is cancelled is not written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from checkmate import planning
 from checkmate.errors import PlanningError
 from checkmate.formats.graph import unpack_graph
 from checkmate.formats.schedule import write_certificate
-from checkmate.largest.batch import MaxBatch, max_batch
+from checkmate.largest.batch import max_batch
 from checkmate.processes.messages import Message
 from checkmate.processes.serve import Server
 from checkmate.solvers.problem import SolveOptions
@@ -34,32 +33,43 @@ class SearchServer(Server):
     def work(self, asked: Message) -> Message | None:
         match asked:
             case FindLargestBatch():
-                return self._find(asked, lambda: self.inbox.cancelled(asked.job))
+                return self._find(asked)
             case Certify():
-                return self._certify(asked, lambda: self.inbox.cancelled(asked.job))
+                return self._certify(asked)
         return None
 
-    def _find(self, asked: FindLargestBatch, cancelled: Callable[[], bool]) -> LargestBatchFound:
+    def _find(self, asked: FindLargestBatch) -> LargestBatchFound:
         found = max_batch(
             unpack_graph(asked.graph),
             asked.budget_bytes,
             max_overhead=asked.max_overhead,
             options=SolveOptions(time_limit_s=asked.time_limit_s, workers=asked.workers),
             report=partial(self.report, asked.job),
-            cancelled=cancelled,
+            cancelled=partial(self.inbox.cancelled, asked.job),
         )
-        return _found(asked.job, found)
+        return LargestBatchFound(
+            asked.job,
+            found.batch,
+            found.result.peak_bytes or 0,
+            found.upper_batch,
+            found.plain_batch,
+            {name: batch for name, batch in found.baselines.items() if batch is not None},
+            found.choices,
+            found.cancelled,
+            found.scaling.note(),
+            pack_solved(found.graph, found.result),
+        )
 
-    def _certify(self, asked: Certify, cancelled: Callable[[], bool]) -> CertificateWritten | None:
+    def _certify(self, asked: Certify) -> CertificateWritten | None:
         found = planning.certify(
             unpack_graph(asked.graph),
             asked.budget_bytes,
             known_cost=asked.known_cost,
             seconds=asked.seconds,
             report=partial(self.report, asked.job),
-            cancelled=cancelled,
+            cancelled=partial(self.inbox.cancelled, asked.job),
         )
-        if cancelled():
+        if self.inbox.cancelled(asked.job):
             return None
         if found is None:
             raise PlanningError(
@@ -68,21 +78,6 @@ class SearchServer(Server):
             )
         write_certificate(asked.path, found.data)
         return CertificateWritten(asked.job)
-
-
-def _found(job: int, found: MaxBatch) -> LargestBatchFound:
-    return LargestBatchFound(
-        job,
-        found.batch,
-        found.result.peak_bytes or 0,
-        found.upper_batch,
-        found.plain_batch,
-        {name: batch for name, batch in found.baselines.items() if batch is not None},
-        found.choices,
-        found.cancelled,
-        found.scaling.note(),
-        pack_solved(found.graph, found.result),
-    )
 
 
 if __name__ == "__main__":

@@ -145,8 +145,8 @@ class SolverServer(Server):
             threading.Thread(target=self._prepare, args=(self._compilation,), daemon=True).start()
 
     def next_message(self) -> Message:
-        while self._fill and self.inbox.empty and self._question is not None:
-            if not self._question.fill(lambda: not self.inbox.empty):
+        while self._fill and self.inbox.empty() and self._question is not None:
+            if not self._question.fill(lambda: not self.inbox.empty()):
                 break
         return self.inbox.get()
 

@@ -114,7 +114,7 @@ class BackgroundProver(ABC):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._schedules: deque[Steps] = deque(maxlen=8)
+        self.schedules: deque[Steps] = deque(maxlen=8)
 
     @cached_property
     def reach(self) -> Reach:
@@ -151,22 +151,19 @@ class BackgroundProver(ABC):
     def state(self) -> ProverState:
         """Return how far the current job is; raise what the prover failed with."""
 
-    def note_schedule(self, steps: Steps) -> None:
-        self._schedules.append(steps)
-
     def take_schedules(self) -> list[Steps]:
         """Take the schedules that solved programs described. They may not fit the budget."""
         found: list[Steps] = []
-        while self._schedules:
-            found.append(self._schedules.popleft())
+        while self.schedules:
+            found.append(self.schedules.popleft())
         return found
 
     def has_schedules(self) -> bool:
-        return bool(self._schedules)
+        return bool(self.schedules)
 
-    @abstractmethod
     def close(self) -> None:
         """End the prover for good."""
+        self.stop()
 
 
 class ProverProcess(BackgroundProver):
@@ -189,7 +186,7 @@ class ProverProcess(BackgroundProver):
         self._job += 1
         self._failure = None  # the failure of an earlier job
         self._state = ProverState(self.graph.base_cost, 0, 0, over=False)
-        self._schedules.clear()
+        self.schedules.clear()
         self._task = Prove(self._job, budget_bytes, seconds, rounds, workers)
         self._asked = time.monotonic()
         self._started().send(self._task)
@@ -268,7 +265,7 @@ class ProverProcess(BackgroundProver):
 
     def _take_schedule(self, steps: bytes) -> None:
         try:
-            self._schedules.append(unpack_ops(steps, self.graph.n))
+            self.schedules.append(unpack_ops(steps, self.graph.n))
         except MessageError:  # nothing that this child says is believed
             if self._talk is not None:
                 self._talk.close()

@@ -29,7 +29,7 @@ class ProverThread(BackgroundProver):
         self._failure: CheckmateError | None = None
 
     def start(self) -> None:
-        """Do nothing, since nothing has to start."""
+        """Nothing has to start."""
 
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
@@ -39,7 +39,7 @@ class ProverThread(BackgroundProver):
             self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
         self._stopping = threading.Event()
         self.known_steps, self._failure = None, None
-        self._schedules.clear()
+        self.schedules.clear()
         until = time.perf_counter() + seconds
         most = None if rounds is None else self._prover.rounds + rounds
         self._thread = threading.Thread(
@@ -75,16 +75,13 @@ class ProverThread(BackgroundProver):
         over = self._thread is None or not self._thread.is_alive()
         return ProverState(prover.bound, prover.cuts, prover.rounds, over)
 
-    def close(self) -> None:
-        self.stop()
-
 
 class _ThreadListener(ProofListener):
     def __init__(self, prover: ProverThread, stopping: threading.Event) -> None:
         self._prover, self._stopping = prover, stopping
 
     def described(self, steps: Steps) -> None:
-        self._prover.note_schedule(steps)
+        self._prover.schedules.append(steps)
 
     def known(self) -> Steps | None:
         return self._prover.known_steps

@@ -226,14 +226,14 @@ def test_a_class_that_cannot_be_written_is_refused() -> None:
 
 def test_a_newer_job_cancels_the_older_one() -> None:
     inbox = Inbox()
-    inbox.put(Draw(1, 2.0))
+    inbox.receive(Draw(1, 2.0))
     assert not inbox.cancelled(1)
-    inbox.put(Draw(2, 3.0))
+    inbox.receive(Draw(2, 3.0))
     assert inbox.cancelled(1) and not inbox.cancelled(2)
-    inbox.put(DRAWN)
-    inbox.put(Cancel(2))
+    inbox.receive(DRAWN)
+    inbox.receive(Cancel(2))
     assert inbox.cancelled(2)
-    assert [inbox.get(), inbox.get(), inbox.get(), inbox.empty] == [Draw(1, 2.0), Draw(2, 3.0), DRAWN, True]
+    assert [inbox.get(), inbox.get(), inbox.get(), inbox.empty()] == [Draw(1, 2.0), Draw(2, 3.0), DRAWN, True]
 
 
 CHILD = """

@@ -37,8 +37,8 @@ from tests.sent import Sent
 @pytest.mark.parametrize("asked", [SolveBudget(1, 2**20, 1.0), FindLeastMemory(1, 0.1, 1.0)])
 def test_an_outdated_solve_is_not_begun(asked: Message, later: Message) -> None:
     channel, inbox = Sent(), Inbox()
-    inbox.put(asked)
-    inbox.put(later)
+    inbox.receive(asked)
+    inbox.receive(later)
     SolverServer(channel, inbox).answer(inbox.get())
     assert channel.messages == [JobCancelled(1)]
 
@@ -46,8 +46,8 @@ def test_an_outdated_solve_is_not_begun(asked: Message, later: Message) -> None:
 def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
     graph, channel, inbox = training_chain(9), Sent(), Inbox()
     older, newer = (PlaceSchedule(job, pack_steps(range(graph.n))) for job in (1, 2))
-    inbox.put(older)
-    inbox.put(newer)
+    inbox.receive(older)
+    inbox.receive(newer)
     server = ReplayServer(channel, inbox)
     for asked in (GraphToReplay(json.dumps(graph_to_json(graph)).encode()), older, newer):
         server.answer(asked)
