@@ -107,11 +107,7 @@ def _require_pictures(
     size: tuple[int, int] | None,
     figure: FigureFile | None,
 ) -> bool:
-    """Check that each picture that is wanted can be written, before minutes of work; return whether any is.
-
-    Raises:
-        UsageError, FormatError: one cannot be.
-    """
+    """Whether any picture is wanted; an error where one cannot be written, before minutes of work."""
     for wanted, verb in ((animation, "play"), (figure, "draw")):
         if wanted is not None and file is None:
             raise UsageError(f"there is nothing to {verb}", hint="name a model, a sample or a graph")
@@ -145,11 +141,7 @@ def _save_pictures(
 
 
 def _require_qt(*, drawing: bool) -> None:
-    """Import the window, and check meanwhile that it can open, which a picture does not need.
-
-    Raises:
-        WindowUnavailableError: a system library that Qt needs is missing, or no display answers.
-    """
+    """Import the window, and check meanwhile that it can open, which a picture does not need."""
     try:
         with ThreadPoolExecutor(1) as pool:
             display = None if drawing else pool.submit(_require_display)
@@ -202,7 +194,6 @@ def _start_application(theme: str | None, settings: QSettings | None) -> tuple[Q
 
 
 def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSettings | None) -> MainWindow:
-    """Return a window. With ``settings`` it has a recovery, recent explorations and a log."""
     from app.crash_log import keep_log, open_log
     from app.models.recovery import Recent, Recovery, sessions_folder
     from app.models.session import Session
@@ -251,12 +242,7 @@ def require_openable(file: str) -> None:
 
 
 def _require_drawable(file: str, *, allow_code: bool) -> None:
-    """Check that a picture can be made of ``file``.
-
-    Raises:
-        UsageError: it is a log or a profile. UnsafeModelError: it would run code, and nobody has allowed
-            that.
-    """
+    """Check that ``file`` is no log or profile, and that its code may run."""
     if is_record(Path(file)):
         raise UsageError(
             f"{file} is a log or a profile, and a picture is of a graph",
@@ -280,11 +266,7 @@ def _choose(window: MainWindow, budget: Budget) -> None:
 
 
 def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
-    """Wait until the solve has ended.
-
-    Raises:
-        WindowUnavailableError: nothing was opened.
-    """
+    """Wait until the solve has ended; an error where nothing was opened."""
     from PySide6.QtCore import QEventLoop, QTimer
 
     loop = QEventLoop()

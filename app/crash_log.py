@@ -29,11 +29,7 @@ def open_log(folder: Path) -> TextIO | None:
 
 
 def keep_log(log: TextIO, tell: Callable[[str], None], logged: SignalInstance) -> None:
-    """Write uncaught exceptions, Qt's warnings and crash stacks to ``log``.
-
-    ``tell`` is called with a sentence about an uncaught exception; the window goes on. ``logged``: a signal
-    with what other processes write to stderr, mostly tracebacks.
-    """
+    """Write uncaught exceptions, Qt's warnings, crash stacks and what is ``logged`` to ``log``."""
     logged.connect(lambda text: log.write(text))
     faulthandler.enable(log)
 

@@ -52,7 +52,7 @@ def _qt() -> str:
 
 
 def missing_libraries() -> list[str]:
-    """Return the system libraries that the plug-in for X11 lacks."""
+    """The system libraries that the plug-in for X11 lacks."""
     from PySide6.QtCore import QLibraryInfo
 
     folder = Path(QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath))

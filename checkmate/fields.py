@@ -35,11 +35,7 @@ def write_fields(hints: Mapping[str, Any], value: Any) -> dict[str, Any]:
 
 
 def read_fields(hints: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """Return a dataclass's fields from a JSON object, which must have exactly these.
-
-    Raises:
-        FieldError: a field is missing, unknown or of another type.
-    """
+    """A dataclass's fields from a JSON object of exactly these; else ``FieldError``."""
     _expect(isinstance(data, dict), data, "an object")
     if data.keys() != hints.keys():
         raise FieldError(f"missing or unknown fields: {', '.join(sorted(data.keys() ^ hints.keys()))}")

@@ -38,7 +38,6 @@ class Playhead(QObject):
         return self._timer.isActive()
 
     def set_count(self, count: int) -> None:
-        """Adapt to a schedule of ``count`` steps; keep the same share of the way."""
         share = self.step / max(1, self.count - 1)
         self.count = max(1, count)
         self.seek(round(share * (self.count - 1)), force=True)
@@ -55,7 +54,6 @@ class Playhead(QObject):
                 self._tell()
 
     def play(self, on: bool) -> None:
-        """Start or stop playback; from the end it starts over."""
         if on == self.playing:
             return
         if on:
@@ -113,11 +111,7 @@ class Selection(QObject):
 
 
 class Comparison(QObject):
-    """The schedule B, ``other``, and how A, the one on screen, differs from it.
-
-    B stays even if better schedules take its place on the frontier. Signals: ``pinned``: B is another;
-    ``changed``: A or B is.
-    """
+    """The schedule B, ``other``, and how A, the one on screen, differs from it; ``pinned``: B is another."""
 
     pinned = Signal()
     changed = Signal()

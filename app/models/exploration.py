@@ -103,7 +103,6 @@ class Exploration(QObject):
 
     @property
     def graph_body(self) -> bytes:
-        """The graph as a file's JSON; made once."""
         assert self.unconstrained is not None
         return self.unconstrained.graph_body
 
@@ -153,9 +152,8 @@ class Exploration(QObject):
             self.passing_changed.emit()
 
     def measured(self, graph: Graph, what_if: WhatIf | None = None) -> bool:
-        """Replace the estimates by ``graph``, which has measured costs.
-
-        Return whether the user had moved the slider, which then stays where it is, or had set constraints.
+        """Take measured costs for the estimates; return whether the user had moved the slider, or set
+        constraints.
         """
         asked, constraints = self.asked, self.constraints
         moved = asked != self.opened_at
@@ -167,11 +165,7 @@ class Exploration(QObject):
         return moved or not constraints.is_empty
 
     def set_constraints(self, constraints: Constraints) -> None:
-        """Explore under other constraints; what is known and holds under them is there at once.
-
-        Raises:
-            UnknownNameError: a constraint names something that the graph does not have.
-        """
+        """Explore under other constraints; the graph must have what they name."""
         before = self.what_if
         if self.graph is None or before is None or constraints == before.constraints:
             return
@@ -263,11 +257,10 @@ class Exploration(QObject):
 
     @property
     def least_of_all(self) -> int:
-        """The proved bound on the peak without constraints."""
         return 0 if self.unconstrained is None else self.unconstrained.least_possible
 
     def set_budget(self, budget_bytes: int) -> None:
-        """Move the slider and show the best known schedule, also in place of one that was chosen by hand."""
+        """Move the slider and show the best known schedule, also for one that was chosen by hand."""
         if self.graph is None:
             return
         before = self.asked, self._chosen
@@ -294,10 +287,7 @@ class Exploration(QObject):
             self.budget_changed.emit()
 
     def _follow(self) -> bool:
-        """Move the budget to the smallest known schedule of the aim.
-
-        Return whether it moved, or another schedule is shown. One that was chosen by hand stays on screen.
-        """
+        """Move the budget to the aim's smallest schedule. Return whether it, or what is shown, is another."""
         least = (
             None
             if self.aim is None or self.what_if is None
@@ -321,7 +311,6 @@ class Exploration(QObject):
         return self.what_if.least_bound(self.aim.max_overhead)
 
     def as_listed(self, budget_bytes: int) -> int:
-        """See ``WhatIf.as_listed``."""
         return budget_bytes if self.what_if is None else self.what_if.as_listed(budget_bytes)
 
     def best_for(self, budget_bytes: int) -> ListedSchedule | None:
@@ -357,7 +346,6 @@ class Exploration(QObject):
 
     @property
     def measured_shown(self) -> MeasuredSchedule | None:
-        """What was measured when the schedule on screen was run; None if it was not run."""
         return None if self.shown is None else self._measured.get(self.shown.key)
 
     def take_measured(self, measured: MeasuredSchedule, result: SolveResult) -> None:
@@ -373,16 +361,13 @@ class Exploration(QObject):
         self.measured_changed.emit()
 
     def frozen_copy(self) -> Exploration:
-        """Return a copy that keeps showing what is on screen now."""
         other = Exploration()
         other.graph, other.shown, other.budget_bytes = self.graph, self.shown, self.budget_bytes
         other.what_if, other.unconstrained, other._measured = self.what_if, self.unconstrained, self._measured
         return other
 
     def show(self, found: ListedSchedule) -> None:
-        """Show ``found``, because the user chose it, until the slider is moved or its budget is asked for
-        again.
-        """
+        """Show ``found``, which the user chose, until the slider is moved or its budget is asked for."""
         self._chosen = False
         self._chosen = found is not self._due()
         self._put(found)
@@ -467,9 +452,8 @@ class Exploration(QObject):
             self._tell_solve()
 
     def _tell_solve(self) -> None:
-        """Tell the solve at the slider's budget what the frontier learned, also after its end.
-
-        The panel of the solve must not know less than the list.
+        """Tell the solve what the frontier learned, also after its end: the panel must know what the list
+        knows.
         """
         solve = self.solve
         if solve is None or solve.asked != self.asked or solve.what_if is not self.what_if:
@@ -478,9 +462,8 @@ class Exploration(QObject):
             self.solve_changed.emit()
 
     def _known_of(self, solve: Solve) -> tuple[float | None, float]:
-        """Return the best that is known of what was asked, and the bound; 0 if that says nothing.
-
-        They are peaks in bytes for an aim, else costs.
+        """Return the best known of what was asked, and the bound, 0 if it says nothing: costs, or peaks for
+        an aim.
         """
         what_if = solve.what_if
         if solve.aim is not None:
@@ -489,7 +472,6 @@ class Exploration(QObject):
         return what_if.known_cost(solve.budget_bytes)
 
     def answered(self) -> None:
-        """Put what the solve has led to into the user's own list."""
         solve = self.solve
         if solve is not None and solve.what_if is self.what_if:
             found = solve.best_known

@@ -28,10 +28,9 @@ CERTIFY_S = 60.0
 
 
 class BatchFinder(QObject):
-    """One search for the largest batch at a time, and what was found lately, the newest last.
+    """One search for the largest batch at a time, and the ``answers`` found lately, the newest last.
 
-    ``asked``: the question of the search that runs. ``sentence``: what it does, or has found so far. Signals:
-    ``changed``: the search began, is further or has ended. ``answered``: there is another answer.
+    ``asked``: the question of the search that runs. ``sentence``: what it does, or has found so far.
     """
 
     changed = Signal()
@@ -103,10 +102,7 @@ class BatchFinder(QObject):
 
 
 class Certifier(QObject):
-    """Has certificates made by a process, and verifies each here once it is written.
-
-    Signals: ``progressed(sentence)``; ``proved(ProvedCost)``; ``failed(sentence, hint)``; ``died(sentence)``.
-    """
+    """Has certificates made by a process, and verifies each here once it is written."""
 
     progressed = Signal(str)
     proved = Signal(object)
@@ -130,7 +126,6 @@ class Certifier(QObject):
         return self._found is not None
 
     def ask(self, found: ListedSchedule, path: Path, body: bytes) -> None:
-        """Certify ``found`` for the memory that it takes. ``body``: its graph as a file's JSON."""
         self._found, self._path = found, path
         job, budget = self.client.next_job(CERTIFY_S), found.peak_bytes
         self.client.send(Certify(job, budget, found.cost, CERTIFY_S, path, body))
@@ -189,11 +184,7 @@ class ProvedCost:
 
 
 def verified(path: Path, graph: Graph) -> ProvedCost:
-    """Return what the certificate in ``path`` proves of ``graph``.
-
-    Raises:
-        FormatError, ScheduleError: as for ``read_certificate``. VerificationError: it proves nothing.
-    """
+    """What the certificate in ``path`` proves of ``graph``; an error where it proves nothing."""
     data = read_certificate(path, graph)
     try:
         cost = verify(json.loads(json.dumps(graph_to_json(graph))), data)

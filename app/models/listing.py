@@ -53,10 +53,7 @@ class Listing(QObject):
         self.changed.emit()
 
     def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
-        """Add what a solve has led to.
-
-        It replaces what the same question led to before, if the user has not touched that.
-        """
+        """Add what a solve led to, in place of what the same question led to, if nobody touched that."""
         for key, entry in list(self._entries.items()):
             if key != found.key and not entry.touched and entry.answers(asked, found.constrained.constraints):
                 del self._entries[key]

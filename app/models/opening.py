@@ -36,8 +36,7 @@ _PLAIN = 10
 class Opened:
     """A graph that was read, prepared to be drawn, and what was saved with it.
 
-    ``changed``: the model's file, if it has changed since it was profiled. ``file``: where the graph was
-    read.
+    ``changed``: the model's file, if it has changed since it was profiled. ``file``: where the graph was.
     """
 
     what_if: WhatIf
@@ -57,11 +56,6 @@ class Opened:
 
 
 def read_opened(path: Path) -> Opened:
-    """Read a graph file or a saved exploration.
-
-    Raises:
-        FormatError: it is neither, or broken.
-    """
     data = read_json(path)
     saved = exploration_from_json(path, data) if is_exploration(data) else None
     opened = Opened.of(read_any_graph(path)) if saved is None else Opened.of(saved.graph, saved)
@@ -69,7 +63,6 @@ def read_opened(path: Path) -> Opened:
 
 
 def is_large(path: Path) -> bool:
-    """Whether reading ``path`` would hold up the window."""
     most = LARGE_BYTES * (1 if path.name.endswith(".gz") else _PLAIN)
     return path.is_file() and path.stat().st_size > most
 
@@ -141,10 +134,7 @@ def side_of(name: str, exploration: Exploration, shown: ListedSchedule | None = 
 
 
 class OtherGraph(QObject):
-    """A graph from a file to compare with, and the process that fills its frontier.
-
-    ``exploration`` has no graph until it is read. Signals: ``opened``; ``failed(sentence, hint)``.
-    """
+    """A graph from a file to compare with, none until it is read, and the process that fills its frontier."""
 
     opened = Signal()
     failed = Signal(str, str)

@@ -157,7 +157,7 @@ def _same_but_for_costs(graph: Graph, other: Graph) -> bool:
 
 
 class LineChoice(QObject):
-    """The kinds of lines that the user wants, and of which card; at first it is the graph's own GPU."""
+    """The kinds of lines that the user wants, and of which card; at first the graph's own GPU."""
 
     changed = Signal()
 
@@ -182,8 +182,6 @@ class LineChoice(QObject):
 
 
 class MemoryLines(QObject):
-    """The lines across the memory curve of the schedule on screen."""
-
     changed = Signal()
 
     def __init__(
@@ -222,7 +220,6 @@ class MemoryLines(QObject):
         )
 
     def _on_choice(self) -> None:
-        """Have the schedule placed only while its allocated peak is wanted."""
         self._placing.want(LineKind.ALLOCATED in self.choice.wanted, _WISH)
         self._tell()
 

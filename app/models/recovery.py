@@ -105,7 +105,6 @@ class Recovery(QObject):
 
     @property
     def path(self) -> Path | None:
-        """Where this window saves; None before the first save."""
         return self._path
 
     def adopt(self, orphan: Orphan) -> None:
@@ -121,7 +120,6 @@ class Recovery(QObject):
         _lock_file(orphan.path).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close as usual: nothing is left to restore."""
         self._quiet.stop()
         self._writer.close(_LAST_S)
         self._keep_as_recent()

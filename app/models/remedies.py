@@ -18,10 +18,7 @@ MOST_VALUES = 40  # each takes one or two replays
 
 
 class Hotspot(QObject):
-    """What is live at the playhead, and what would lower it.
-
-    Signals: ``moved``: another step or schedule; ``helped``: more is known of what would help.
-    """
+    """What is live at the playhead, and what would lower it; ``helped``: more is known of that."""
 
     moved = Signal()
     helped = Signal()
@@ -58,7 +55,6 @@ class Hotspot(QObject):
         return self._wanted and self._finding.busy
 
     def want(self, on: bool) -> None:
-        """Start to compute what would help wherever the playhead rests, or stop."""
         begins, self._wanted = on and not self._wanted, on
         if begins:
             self._finding.start(self._suggestions)

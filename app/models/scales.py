@@ -45,7 +45,7 @@ def _carried(known: Sequence[ListedSchedule]) -> tuple[ListedSchedule, ...]:
 def _opened(
     graph: Graph, budget_bytes: int, constraints: Constraints | None, carried: Sequence[ListedSchedule]
 ) -> Opened:
-    """Open a graph with the schedules that are known at another size; there they have other figures."""
+    """Open a graph with the schedules known at another size; there they have other figures."""
     told = None if constraints is None else constraints.to_json()
     opened = Opened.of(graph, SavedExploration(graph, budget_bytes, (), (), told))
     for one in carried:
@@ -119,16 +119,15 @@ class BatchScale(_Scale):
 
     @property
     def way_back(self) -> Callable[[], None] | None:
-        """What opens the profiled graph again; None if it is open or gone."""
         return self._back if self.scaled else None
 
     def remember(self) -> None:
-        """Remember how to open the profiled graph again, as a scaled one is about to take its place."""
+        """Remember the way back, as a scaled graph is about to be opened."""
         if not self.scaled:
             self._back = self._session.way_back()
 
     def ask(self, batch: int) -> None:
-        """Explore the graph at a batch, and solve for the budget there. The known schedules come along."""
+        """Explore the graph at a batch, and solve for the budget there."""
         reach, base = self.reach, self.base
         if reach is None or base is None or batch == self.batch:
             return
@@ -199,10 +198,7 @@ class BatchScale(_Scale):
 
 
 class SizeTracer(QObject):
-    """Traces a model at one size after the other, in a process; nothing is measured.
-
-    Signals: ``traced(body)``: the graph as a file's JSON; ``failed(sentence)``.
-    """
+    """Traces a model at one size after the other, in a process; nothing is measured."""
 
     traced = Signal(bytes)
     failed = Signal(str)
@@ -215,7 +211,6 @@ class SizeTracer(QObject):
         self._idle = later(self, _IDLE_MS, self._client.process.stop)
 
     def ask(self, request: ModelRequest) -> None:
-        """Trace the step of ``request``; what was asked before is forgotten."""
         self._idle.stop()
         self._client.send(Profile(self._client.next_job(), request, "analytic"))
 
@@ -238,11 +233,7 @@ class SizeTracer(QObject):
 
 
 class InputScale(_Scale):
-    """The model at other input sizes.
-
-    ``levels``: the sizes that its input may have; None if it is not known to be free. ``problem``: why no
-    further size can be said.
-    """
+    """The model at other sizes of its input, ``levels``; ``problem``: why no further size can be said."""
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(session, parent)
@@ -278,19 +269,16 @@ class InputScale(_Scale):
 
     @property
     def way_back(self) -> Callable[[], None] | None:
-        """What opens the profiled graph again; None if it is open."""
         elsewhere = self._exploration.graph is not self.base and self.level
         return self._back if elsewhere else None
 
     def prepare(self) -> None:
-        """Trace the two sizes that are needed to speak of others."""
         if self.levels is not None and self.reach is None and not self._queue:
             self.problem = ""
             self._queue = [level for level in self.levels.to_trace if level not in self._traced]
             self._next()
 
     def ask(self, level: int) -> None:
-        """Trace the model at a level; explore it, with the known schedules."""
         if self.levels is None or level == self.level:
             return
         self._wanted, self.problem = level, ""

@@ -50,11 +50,7 @@ _LAST_S = 5.0  # for what is being written when the window closes
 
 
 class _Source(Enum):
-    """Where the graph that is being opened comes from.
-
-    A file (also while nothing is opened), or the device process: with estimated costs, or as it was asked
-    for.
-    """
+    """Where the graph that is being opened comes from; ``FILE`` also while nothing is opened."""
 
     FILE = auto()
     ESTIMATES = auto()
@@ -111,10 +107,7 @@ class Session(QObject):
         return self._working or self._source is _Source.PROFILE
 
     def open_file(self, path: Path, *, at_once: bool = False) -> None:
-        """Open a graph file or a saved exploration: a large one in a thread, unless ``at_once``.
-
-        Once it opens, a profile that still runs is given up.
-        """
+        """Open a graph file or a saved exploration: a large one in a thread, unless ``at_once``."""
         self._leave_device()
         if is_large(path) and not at_once:
             self.noticed.emit(f"Reading {path}…")
@@ -135,7 +128,6 @@ class Session(QObject):
         self._source = _Source.FILE
 
     def open_scaled(self, graph_and_schedule: bytes) -> None:
-        """Open a graph scaled to another batch, with a schedule in its budget."""
         self.open_made(lambda: _scaled(graph_and_schedule))
 
     def open_made(self, make: Callable[[], Opened]) -> None:
@@ -186,11 +178,7 @@ class Session(QObject):
             self.outdated.emit(opened.changed)
 
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
-        """End the device process's work, and let the solver go on.
-
-        What is explored stays. ``failure``: a sentence and a hint to show. Return whether the solver was sent
-        the graph.
-        """
+        """Let the solver go on; what is explored stays. Return whether the solver was sent the graph."""
         busy, self._working = self.device_busy, False
         self._source, self._exporting = _Source.FILE, None
         self.device.end()
@@ -216,10 +204,7 @@ class Session(QObject):
         return True
 
     def on_screen(self) -> OnScreen | None:
-        """Return what is on screen, as a command would ask for it; None if no command can name it.
-
-        A schedule that was chosen by hand is asked for by its own peak.
-        """
+        """What is on screen, as a command would ask for it: by its own peak if it was chosen by hand."""
         exploration = self.exploration
         if exploration.graph is None or exploration.shown is None or exploration.standing is None:
             return None
@@ -244,7 +229,7 @@ class Session(QObject):
         return True
 
     def report(self, path: Path) -> bool:
-        """Write a page about what is on screen, in one file. Return False where that cannot be begun now."""
+        """Write a page about what is on screen. Return False where that cannot be begun now."""
         reported = self.exploration.reported()
         if reported is None:
             self.failed.emit("There is nothing to report yet.", "Open a model or a graph first.")
@@ -288,7 +273,6 @@ class Session(QObject):
         self.solving.stop()
 
     def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
-        """Load and profile a model. Before it is measured, it can be explored with estimated costs."""
         if self.device.busy:
             self.device.process.stop()  # with the profile that it is busy with
         self.opening.forget()
@@ -299,7 +283,7 @@ class Session(QObject):
         self.device.send(Profile(self.device.next_job(), request, costs))
 
     def export(self, found: ListedSchedule, directory: Path, budget: Budget) -> None:
-        """Export ``found`` into ``directory``, verified and measured.
+        """Export ``found``, verified and measured.
 
         ``budget``: what the device's allocator may show; a share is of the plain step's peak there. Where the
         measured peak is over it, another schedule that keeps it is exported.
@@ -386,10 +370,7 @@ def _sent(body: bytes) -> Opened:
 
 
 def _written(graph: Graph, data: dict[str, Any]) -> SolveResult:
-    """Return the schedule that was written, for the explored graph.
-
-    The step may have been traced again with other memory rules, so peak and cost are computed here.
-    """
+    """The written schedule for the explored graph; the step may have been traced with other memory rules."""
     schedule = Schedule.of(graph, data["steps"])
     timeline = simulate(graph, schedule)
     return SolveResult(

@@ -59,9 +59,8 @@ WithSchedule = FrontierSchedule | Incumbent | SolveEnded
 
 
 class Checking(QObject):
-    """Has large schedules checked by a process that shares nothing with the solver's.
-
-    Signals: ``checked(Checked)`` in the order of asking; ``died()``: what was asked will not be answered.
+    """Has large schedules checked, in the order of asking, by a process that shares nothing with the
+    solver's.
     """
 
     checked = Signal(object)
@@ -79,7 +78,6 @@ class Checking(QObject):
         self._open: set[int] = set()  # jobs without an answer
 
     def ask(self, what_if: WhatIf, body: bytes) -> int:
-        """Have a schedule of the explored graph checked; return the job of the answer."""
         if self._graph is not what_if.graph:
             self._graph, self._questions = what_if.graph, []
             self.process.send(GraphToReplay(self._exploration.graph_body))
@@ -110,11 +108,7 @@ class Checking(QObject):
 
 @dataclass
 class _Arrived:
-    """A message that is not handled yet.
-
-    ``ticket``: the job of the check of its schedule; 0: none. ``checked``: that check's answer, once it is
-    there.
-    """
+    """A message to be handled; ``ticket``: the job of its schedule's check, 0 for none."""
 
     message: Message
     ticket: int = 0
@@ -378,7 +372,6 @@ class SolverClient(QObject):
                 self._end(SolveStatus.CANCELLED, "superseded")
 
     def _note_best(self, solve: Solve, elapsed: float) -> None:
-        """Note the best schedule that was checked, whatever was claimed."""
         best = solve.best_known
         if best is not None:
             solve.found(elapsed, best.cost if solve.aim is None else float(best.peak_bytes))
@@ -462,7 +455,6 @@ _ENOUGH = 0.999  # a bound below a cost by more than this does not prove it opti
 
 
 def is_false(ended: SolveEnded, solve: Solve) -> bool:
-    """Whether a solve's claims contradict a checked schedule."""
     if ended.assumptions:
         return False
     what_if, optimal = solve.what_if, ended.status is SolveStatus.OPTIMAL

@@ -20,8 +20,6 @@ _ALL = 0.0, 1.0
 
 
 class Scale(StrEnum):
-    """The scales of bytes in the timeline."""
-
     LIVE = "live bytes"
     ADDRESSES = "addresses"
 
@@ -91,7 +89,6 @@ class StepSpan(QObject):
 
     @property
     def rows(self) -> tuple[float, float]:
-        """The stages on screen, from the first to one past the last."""
         return self.stage(self.begin), self.stage(self.end)
 
     def stage(self, position: float) -> float:
@@ -99,7 +96,6 @@ class StepSpan(QObject):
         return float(np.interp(position, self._stages, self._numbers))
 
     def position(self, stage: float) -> float:
-        """The position at a stage; the opposite of ``stage``."""
         return float(np.interp(stage, self._numbers, self._stages))
 
     def show(self, begin: float, end: float) -> None:
@@ -118,11 +114,9 @@ class StepSpan(QObject):
             self.changed.emit()
 
     def zoom(self, factor: float) -> None:
-        """Show ``factor`` times as many steps around those in the middle."""
         self.show(*_zoomed(self.begin, self.end, factor))
 
     def move(self, share: float) -> None:
-        """Go on by a share of what is on screen; a negative one goes back."""
         self.show(*_moved(self.begin, self.end, share))
 
     def show_heights(self, scale: Scale, low: float, high: float) -> None:
@@ -145,7 +139,6 @@ class StepSpan(QObject):
             self.changed.emit()
 
     def choose(self, chosen: tuple[int, int] | None) -> None:
-        """Select the steps from the first to the last; None selects none."""
         if chosen is not None:
             first, last = sorted(chosen)
             chosen = max(0, first), min(self.count - 1, last)

@@ -47,8 +47,6 @@ class _Change(QUndoCommand):
 
 
 class _SessionChange(_Change):
-    """A move of the slider, or another set of constraints."""
-
     def __init__(self, session: Session, text: str, before: Any, after: Any) -> None:
         super().__init__(text, before, after)
         self._session = session
@@ -61,8 +59,6 @@ class _SessionChange(_Change):
 
 
 class _ListChange(_Change):
-    """A change of one entry of the user's own list; None: there is none."""
-
     def __init__(
         self, exploration: Exploration, text: str, found: ListedSchedule, after: OwnSchedule | None
     ) -> None:
@@ -87,8 +83,6 @@ class _OnScreen:
 
 
 class _ShownChange(_Change):
-    """A change of what is on screen, among what is known."""
-
     def __init__(
         self, exploration: Exploration, comparison: Comparison, text: str, before: _OnScreen, after: _OnScreen
     ) -> None:
@@ -127,7 +121,6 @@ class ShownEdits:
         self._push("Show another schedule", replace(self._now, shown=found, asked=asked, by_hand=True))
 
     def compare(self, other: ListedSchedule | None) -> None:
-        """Compare the schedule on screen with another one (B). None ends the comparison."""
         text = "Compare schedules" if other is not None else "Stop comparing"
         self._push(text, replace(self._now, other=other))
 
@@ -183,10 +176,7 @@ class ListEdits:
 
 
 class UndoCommands(QObject):
-    """Asks for budgets and aims, and switches constraints on the selected op or its layer.
-
-    Signal ``changed``: the target, the scope or the constraints are others.
-    """
+    """Asks for budgets and aims, and switches constraints on the selected op or its layer."""
 
     changed = Signal()
 
@@ -195,7 +185,7 @@ class UndoCommands(QObject):
         self._session, self._exploration, self._selection = session, session.exploration, selection
         self.stack = QUndoStack(self)
         self.stack.setUndoLimit(_MOST)
-        self._by_layer = True
+        self.by_layer = True  # else constraints are switched for the selected op alone
         self._asked: SliderTarget | None = None  # where the slider stood when last asked
         self._exploration.graph_changed.connect(self._on_graph)
         for signal in (self._exploration.graph_changed, self._exploration.constraints_changed):
@@ -220,17 +210,8 @@ class UndoCommands(QObject):
         if solve is not None and solve.running:
             self._asked = self._exploration.asked
 
-    @property
-    def by_layer(self) -> bool:
-        """Return whether the constraints are switched for a whole layer.
-
-        It is the layer of the selected op. Otherwise they are switched for the op alone.
-        """
-        return self._by_layer
-
-    @by_layer.setter
-    def by_layer(self, on: bool) -> None:
-        self._by_layer = on
+    def set_by_layer(self, on: bool) -> None:
+        self.by_layer = on
         self.changed.emit()
 
     @property
@@ -244,7 +225,7 @@ class UndoCommands(QObject):
         graph, op = self._exploration.graph, self._selection.op
         if graph is None or not 0 <= op < graph.n:
             return None
-        if self._by_layer and self.has_layer:
+        if self.by_layer and self.has_layer:
             return layer_target(graph, [op])
         return op_target(graph, op, short_name(graph.ops[op].name)) if graph.ops[op].recomputable else None
 

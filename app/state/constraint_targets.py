@@ -49,7 +49,6 @@ def op_target(graph: Graph, op: int, title: str) -> ConstraintTarget:
 
 
 def layer_target(graph: Graph, ops: Iterable[int], title: str = "") -> ConstraintTarget | None:
-    """Return the layers of ``ops`` as a target; None if they have none."""
     layers = tuple(dict.fromkeys(graph.ops[op].group for op in ops if graph.ops[op].group))
     if not layers:
         return None
@@ -70,5 +69,4 @@ def switched(constraints: Constraints, kind: ConstraintKind, target: ConstraintT
 
 
 def sentence(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> str:
-    """Say what a switch does, for the undo menu."""
     return f"{_SENTENCES[kind, is_set(constraints, kind, target)]} {target.title}"

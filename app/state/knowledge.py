@@ -38,11 +38,7 @@ _QUICK = 2000  # ops; adapting a longer schedule would hold up the window
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedGraph:
-    """A ``graph`` with constraints, and the graph that they make, ``limited``.
-
-    ``once``, bool[n]: the ops that may run only once for any reason; ``locked``, bool[n]: those that a
-    constraint names.
-    """
+    """A graph with constraints. ``once``: the ops that may run only once; ``locked``: by a constraint."""
 
     graph: Graph
     constraints: Constraints
@@ -52,11 +48,6 @@ class ConstrainedGraph:
 
     @classmethod
     def of(cls, graph: Graph, constraints: Constraints) -> ConstrainedGraph:
-        """Put the constraints on the graph.
-
-        Raises:
-            UnknownNameError: a constraint names something that the graph does not have.
-        """
         limited = constrained(graph, constraints)
         named = replace(constraints, recompute_gradients=True)
         once = ~np.asarray(limited.recomputable)
@@ -64,7 +55,6 @@ class ConstrainedGraph:
 
 
 def steps_key(steps: Sequence[int] | NDArray[np.integer[Any]]) -> bytes:
-    """Return a digest of a schedule's steps, to look it up by."""
     return hashlib.blake2b(np.asarray(steps, np.int64).tobytes(), digest_size=16).digest()
 
 
@@ -120,7 +110,7 @@ class ListedSchedule:
 
     @property
     def lower_bound(self) -> float:
-        """The proved lower bound on the cost within this memory and these constraints."""
+        """The proved bound on the cost within this memory and these constraints."""
         return min(self.frontier.bound(self.peak_bytes), self.cost)
 
     @property
@@ -130,7 +120,7 @@ class ListedSchedule:
 
     @property
     def gap(self) -> float:
-        """How far the cost may be from the least possible, as a fraction of it."""
+        """How far the cost may be from the least possible, as a fraction."""
         return 1 - self.lower_bound / self.cost if self.cost > 0 else 0.0
 
     @property
@@ -165,7 +155,6 @@ class ListedSchedule:
         return {"timeline", "matrices"} <= vars(self).keys()
 
     def prepare(self) -> None:
-        """Compute what is drawn of it; any thread may do so."""
         _ = self.timeline, self.matrices
 
     def result(self) -> SolveResult:
@@ -184,12 +173,8 @@ class ListedSchedule:
 
 
 class WhatIf:
-    """A constrained graph, and the frontier that is known of it; without constraints, the graph as it is.
-
-    ``baselines``: the published methods' schedules, which others may beat.
-
-    Raises:
-        UnknownNameError: a constraint names something that the graph does not have.
+    """A constrained graph, and the frontier known of it; ``baselines``: published methods, others may beat
+    them.
     """
 
     def __init__(self, graph: Graph, constraints: Constraints) -> None:
@@ -206,7 +191,6 @@ class WhatIf:
 
     @cached_property
     def graph_body(self) -> bytes:
-        """The graph as a file's JSON."""
         return pack_graph(self.graph)
 
     @cached_property
@@ -233,12 +217,11 @@ class WhatIf:
         return max(self.needed_bytes, self.frontier.infeasible_below + 1)
 
     def least_within(self, max_overhead: float) -> ListedSchedule | None:
-        """Return the known schedule with the smallest peak within the cost."""
         cap = self.cost_cap(max_overhead)
         return next((found for found in self.known if found.cost < cap), None)
 
     def least_bound(self, max_overhead: float) -> int:
-        """Return the proved bound in bytes: no schedule needs less at that cost."""
+        """The proved bound in bytes: no schedule needs less at that cost."""
         cap = self.cost_cap(max_overhead)
         dearer = [budget for budget, bound in self.frontier.bounds if bound >= cap]
         return max(self.least_possible, max(dearer, default=-1) + 1)
@@ -258,10 +241,7 @@ class WhatIf:
         seconds: float,
         report: CheckReport | None = None,
     ) -> bool | None:
-        """Add a schedule after the independent check, and return whether it is new; None if it does not hold.
-
-        ``report``: the result of the check, if it was already made.
-        """
+        """Check and add a schedule (``report``: if checked); whether it is new, None if it does not hold."""
         try:
             point = self.frontier.add(
                 steps, solver=solver, budget_bytes=budget_bytes, seconds=seconds, report=report
@@ -279,7 +259,7 @@ class WhatIf:
         seconds: float,
         report: CheckReport | None = None,
     ) -> ListedSchedule | None:
-        """Return a schedule as ``insert`` checks it, on the frontier or not; None if it does not hold."""
+        """Check a schedule, and list it, be it on the frontier or not; None if it does not hold."""
         key = steps_key(steps)
         known = next((one for one in (*self.known, *self.baselines, self.plain) if one.key == key), None)
         if known is not None:
@@ -292,7 +272,6 @@ class WhatIf:
         return ListedSchedule(point, self.constrained, self.frontier)
 
     def add_baseline(self, found: ListedSchedule) -> bool:
-        """Add a published method's schedule; return whether it is new."""
         same = (found.solver, found.peak_bytes, found.cost)
         new = all((one.solver, one.peak_bytes, one.cost) != same for one in self.baselines)
         if new:
@@ -328,9 +307,7 @@ class WhatIf:
         return fitting[-1] if fitting else None
 
     def better_than(self, shown: ListedSchedule, budget_bytes: int) -> ListedSchedule | None:
-        """Return a known schedule that serves the budget clearly better than one that fits it; None: there is
-        none.
-        """
+        """Return a known schedule that serves the budget clearly better than one that fits it."""
         best = self.best_for(budget_bytes)
         if best is None or shown.peak_bytes > budget_bytes:
             return None
@@ -343,9 +320,9 @@ class WhatIf:
         return best is not None and best.cost < shown.cost * (1 - _NOTABLY)
 
     def known_cost(self, budget_bytes: int) -> tuple[float | None, float]:
-        """Return the least known cost within a budget, None if none is known, and the bound on it.
+        """Return the least known cost within a budget, and the bound on it.
 
-        The bound is 0 where it says no more than that every op runs once, unless that proves the known cost
+        The bound is 0 where it says no more than that every op runs once, unless that proves the cost
         optimal.
         """
         best, low = self.best_for(budget_bytes), self.frontier.bound(budget_bytes)
@@ -358,10 +335,7 @@ class WhatIf:
         return best is not None and lower_bound > best.cost * (1 + _FALSE)
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
-        """Take over what is known under ``other``'s constraints and holds here.
-
-        If no known schedule fits ``budget_bytes`` then, adapt one of ``other``'s that does.
-        """
+        """Take over what holds here of ``other``; adapt one of its schedules if none fits the budget then."""
         if np.array_equal(self.constrained.once, other.constrained.once):
             self._join(other)
             return

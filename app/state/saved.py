@@ -19,10 +19,7 @@ from checkmate.solvers.known_frontier import Frontier
 
 @dataclass(frozen=True)
 class OwnSchedule:
-    """A schedule of the user's own list.
-
-    ``asked``: the budget or the aim that led to it; None if it was chosen from a list.
-    """
+    """A schedule of the user's list. ``asked``: what led to it; None if it was chosen from a list."""
 
     found: ListedSchedule
     asked: SliderTarget | None = None
@@ -57,7 +54,6 @@ def restored(found: ListedSchedule, saved: SavedOwn) -> OwnSchedule:
 
 
 def insert_saved(saved: SavedExploration, what_if: WhatIf) -> None:
-    """Add the saved schedules that hold."""
     for result in saved.schedules:
         insert_result(result, what_if)
         baseline = listed(result, what_if) if is_baseline(result.solver) else None
@@ -75,15 +71,12 @@ def insert_result(result: SolveResult, what_if: WhatIf) -> None:
 
 
 def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
-    """Return a schedule of the user's own list, known under its constraints from now on; None if it does not
-    hold.
-    """
+    """The schedule, known under its constraints from now on; None if it does not hold."""
     insert_result(result, what_if)
     return listed(result, what_if)
 
 
 def listed(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
-    """Return a saved schedule as it is listed; None if it does not hold."""
     return what_if.listed(
         result.require_schedule().steps.tolist(),
         budget_bytes=result.budget_bytes,
@@ -96,11 +89,7 @@ Waiting = Mapping[Constraints, tuple[SolveResult, ...]]
 
 
 def read_waiting(saved: SavedExploration) -> Waiting:
-    """Return a file's schedules of the frontiers of constraints, until somebody asks for these.
-
-    Raises:
-        FormatError, UnknownNameError: constraints cannot be read, or do not fit the graph.
-    """
+    """A file's schedules of the frontiers of constraints, until somebody asks for these."""
     found: dict[Constraints, tuple[SolveResult, ...]] = {}
     for place, sets in saved.under.items():
         for constraints in map(Constraints.from_json, sets):
@@ -117,10 +106,7 @@ ToSave = tuple[tuple[SolveResult, ...], dict[int, SavedOwn], dict[int, tuple[Map
 def schedules_to_save(
     plain: WhatIf, what_ifs: Iterable[WhatIf], own: Iterable[OwnSchedule], waiting: Waiting
 ) -> ToSave:
-    """Return what is known with and without constraints. ``plain`` has none.
-
-    ``waiting``: what an earlier file had of constraints that nobody asked for since.
-    """
+    """``plain`` has no constraints; ``waiting``: an earlier file's, that nobody asked for since."""
     entries = tuple(own)
     others = [one for one in what_ifs if one.frontier is not plain.frontier]
     known = [found for one in (plain, *others) for found in (*one.known, *one.baselines)]
@@ -159,11 +145,6 @@ class ProvedUnder:
 
 
 def read_proved(saved: SavedExploration) -> tuple[ProvedUnder, ...]:
-    """Return what a file says was proved under constraints.
-
-    Raises:
-        FormatError, UnknownNameError: constraints cannot be read, or do not fit the graph.
-    """
     found = []
     for under in saved.constrained_bounds:
         constraints = Constraints.from_json(under.constraints)
@@ -174,10 +155,7 @@ def read_proved(saved: SavedExploration) -> tuple[ProvedUnder, ...]:
 def proved_to_save(
     plain: Frontier, what_ifs: Mapping[Constraints, WhatIf], before: Iterable[ProvedUnder]
 ) -> tuple[BoundsUnder, ...]:
-    """Return the bounds that hold under constraints only; ``plain`` is the frontier without any.
-
-    ``before``: what an earlier file said. A what-if under the same constraints knows that too.
-    """
+    """The bounds that hold under constraints only. ``before``: what an earlier file said."""
     known = {one.constraints: one.bounds for one in before}
     known |= {under: one.frontier.bounds for under, one in what_ifs.items()}
     found = []

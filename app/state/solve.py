@@ -45,11 +45,7 @@ class SliderTarget:
 
 @dataclass(frozen=True)
 class Tightest:
-    """What alone needs more than the budget, which proves that nothing fits.
-
-    ``op`` needs ``bytes`` while it runs, ``values`` among them. ``at_end``: it is not an op, but what is kept
-    at the end of the step.
-    """
+    """What needs more than the budget by itself: an op with its ``values``, or what is kept at the end."""
 
     op: int
     values: tuple[int, ...]
@@ -58,7 +54,6 @@ class Tightest:
 
     @classmethod
     def of(cls, statistics: Mapping[str, Any]) -> Tightest | None:
-        """Return what a solver's statistics say; None if they say nothing."""
         if statistics.get("tightest_op") is None:
             return None
         return cls(
@@ -99,7 +94,6 @@ class Solve:
 
     @property
     def best_known(self) -> ListedSchedule | None:
-        """The best schedule known of what is asked, wherever it is from."""
         if self.aim is None:
             return self.what_if.best_for(self.budget_bytes)
         return self.what_if.least_within(self.aim.max_overhead)
@@ -110,17 +104,13 @@ class Solve:
 
     @property
     def gap(self) -> float | None:
-        """The gap (best - bound) / best; None if either is unknown."""
         if not self.best or self.lower_bound is None:
             return None
         best = self.best[-1][1]
         return max(0.0, (best - self.lower_bound) / best) if best > 0 else 0.0
 
     def learn(self, best: float | None, bound: float) -> bool:
-        """Take over what became known elsewhere, also after the end; return whether it was new.
-
-        ``best`` is None and ``bound`` is 0 where nothing is known.
-        """
+        """Take over what became known elsewhere, also after the end; return whether it was new."""
         at = self.seconds if self.seconds is not None else time.monotonic() - self.started
         better = best is not None and (not self.best or best < self.best[-1][1])
         higher = bound > (self.lower_bound or 0.0)
@@ -150,7 +140,7 @@ class Solve:
 class BudgetStanding(StrEnum):
     """How the schedule on screen stands to the budget. ``BEST`` and ``OTHER`` fit it.
 
-    ``OVER`` was chosen by hand. ``OTHER`` was too, or what was found since, for another budget, costs clearly
+    ``OVER`` was chosen by hand. ``OTHER`` was too, or what was found since for another budget costs clearly
     less.
     """
 
@@ -165,10 +155,7 @@ class BudgetStanding(StrEnum):
 
 @dataclass(frozen=True)
 class Standing:
-    """How the schedule on screen, ``shown``, stands to the budget; every view and command asks this.
-
-    ``best``: the cheapest known schedule that fits. ``least_possible``: the proved bound on the peak.
-    """
+    """How ``shown`` stands to the budget. ``best``: the cheapest known that fits."""
 
     fit: BudgetStanding
     budget_bytes: int
@@ -188,9 +175,8 @@ class Standing:
         sought: bool,
         coming: bool = False,
     ) -> Standing:
-        """Decide how ``shown`` stands to the budget. ``chosen``: by hand, in place of the budget's own.
-
-        ``sought``: a search for this budget runs. ``coming``: the budget's own schedule is being drawn.
+        """``chosen``: by hand. ``sought``: a search runs. ``coming``: the budget's own schedule is being
+        drawn.
         """
         best, fits = what_if.best_for(budget_bytes), shown.peak_bytes <= budget_bytes
         if chosen:

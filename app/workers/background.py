@@ -22,23 +22,18 @@ def later(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTim
 
 
 def every(parent: QObject, milliseconds: int, run: Callable[[], object]) -> QTimer:
-    """Return a timer that runs something again and again while it is on."""
     timer = QTimer(parent, interval=milliseconds)
     timer.timeout.connect(run)
     return timer
 
 
 def on(run: Callable[..., object], *signals: SignalInstance) -> None:
-    """Run something at each of the signals."""
     for signal in signals:
         signal.connect(run)
 
 
 class Background(QObject):
-    """Does one piece of work at a time in a thread.
-
-    Signals: ``done(what the work returned)``; ``failed(sentence, hint)``.
-    """
+    """Does one piece of work at a time in a thread; ``done(result)`` or ``failed(sentence, hint)``."""
 
     done = Signal(object)
     failed = Signal(str, str)
@@ -56,10 +51,7 @@ class Background(QObject):
         return self._thread is not None
 
     def start(self, work: Callable[[], Any]) -> bool:
-        """Begin; return False where something is being done.
-
-        ``work`` may raise a ``CheckmateError``, and must not touch Qt.
-        """
+        """Begin, unless busy. ``work`` may raise a ``CheckmateError``, and must not touch Qt."""
         if self.busy:
             return False
         found, failures = list[Any](), list[tuple[str, str]]()
@@ -105,15 +97,11 @@ class Reading(Background):
         return super().start(work)
 
     def forget(self) -> None:
-        """Ignore what is being read; its thread ends by itself."""
         self.close()
 
 
 class Finding(QObject):
-    """Finds one thing after the other in a thread, beginning after a pause in which others may be asked for.
-
-    ``found``: what was found so far. Signal ``changed``: more was found, or it has ended.
-    """
+    """Finds one thing after the other in a thread, after a pause in which others may be asked for."""
 
     changed = Signal()
 

@@ -55,7 +55,6 @@ class Client(QObject):
 
     @property
     def stopping(self) -> bool:
-        """Whether the job was told to stop, and has not ended yet."""
         return self._patience.isActive()
 
     def next_job(self, seconds: float = 0.0) -> int:
@@ -81,7 +80,6 @@ class Client(QObject):
         self.process.expect(None)
 
     def give_up(self) -> None:
-        """End the process, and with it the job."""
         busy = self.busy
         self.process.stop()
         self.end()

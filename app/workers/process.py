@@ -63,7 +63,6 @@ class WorkerProcess(QObject):
 
     @property
     def pid(self) -> int:
-        """The process's id; 0 where it is not running."""
         return int(self._process.processId()) if self._process is not None else 0
 
     def start(self) -> None:
@@ -171,7 +170,6 @@ class WorkerProcess(QObject):
         self._end(f"The {self._name} process did not answer and was ended. {self._at_death}")
 
     def _end(self, sentence: str) -> None:
-        """End a process that cannot be relied on. It starts again when it is sent something."""
         self.stop()
         self._restarts += 1
         self.died.emit(sentence)

@@ -36,10 +36,7 @@ class Process(Protocol):
 
 
 def module_command(name: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module of this program.
-
-    Nothing is imported from the current folder (``-P``), unless it is a checkout of this program.
-    """
+    """The command for a module; nothing is imported from the folder (``-P``), but in a checkout."""
     return [sys.executable, *_safe_path(), "-m", name, *arguments]
 
 
@@ -80,7 +77,6 @@ def start_child(
 
 
 def end_child(child: subprocess.Popen[bytes]) -> int:
-    """Kill a child if it still runs, and close its stdin; return its exit code."""
     child.kill()
     code = child.wait()
     if child.stdin is not None:
@@ -90,10 +86,7 @@ def end_child(child: subprocess.Popen[bytes]) -> int:
 
 
 def watch(process: Process, look: Callable[[float], None], poll_s: float = 0.1) -> int:
-    """Wait for the end of a process; return its exit code.
-
-    ``look`` is called with the seconds that it runs, again and again. What it raises ends the process.
-    """
+    """Wait for the end of a process, calling ``look`` with the seconds it runs; what that raises ends it."""
     started = time.monotonic()
     try:
         while process.poll() is None:

@@ -31,11 +31,7 @@ class Conversation:
         self._outbox.put(message)
 
     def receive(self, timeout: float) -> Message | None:
-        """Return the next message; None: the child has ended, or sent what cannot be read.
-
-        Raises:
-            queue.Empty: none came in ``timeout`` seconds.
-        """
+        """The next message, else ``queue.Empty``; None: the child has ended, or sent what cannot be read."""
         return self._arrived.get(timeout > 0, timeout)
 
     def close(self) -> int:

@@ -99,7 +99,6 @@ class JobFailed(Message):
         return cls(job, type(error).__name__, str(error), error.hint)
 
     def is_a(self, kind: type[CheckmateError]) -> bool:
-        """Whether it failed with this type of error, or one derived from it."""
         found = getattr(errors, self.error, None)
         return isinstance(found, type) and issubclass(found, kind)
 
@@ -125,22 +124,14 @@ def pack_steps(steps: Sequence[int] | NDArray[np.integer]) -> bytes:
 
 
 def unpack_steps(body: bytes) -> NDArray[np.int32]:
-    """Return packed op indices; read-only, nothing is copied.
-
-    Raises:
-        MessageError: the bytes are no whole numbers.
-    """
+    """Packed op indices; read-only, nothing is copied. ``MessageError``: they are no whole numbers."""
     if len(body) % _STEP.itemsize:
         raise MessageError(f"a schedule of {len(body)} bytes has no whole number of steps")
     return np.frombuffer(body, _STEP)
 
 
 def unpack_ops(body: bytes, ops: int) -> NDArray[np.int32]:
-    """Return steps that name ops of a graph with ``ops`` ops; compiled code reads memory by these numbers.
-
-    Raises:
-        MessageError: the bytes are no whole numbers, or one of them is no op.
-    """
+    """Steps that all name ops: compiled code reads memory by these numbers. Else ``MessageError``."""
     steps = unpack_steps(body)
     if steps.size and (steps.min() < 0 or steps.max() >= ops):
         wrong = int(steps[(steps < 0) | (steps >= ops)][0])
@@ -163,11 +154,6 @@ class MessageTable:
         return cls(*(kind for kind in own if isinstance(kind, type) and issubclass(kind, Message)))
 
     def encode(self, message: Message) -> bytes:
-        """Return the frame of ``message``.
-
-        Raises:
-            MessageError: its class is not in the table.
-        """
         name = type(message).__name__
         if self._by_name.get(name) is not type(message):
             raise MessageError(f"{name} is not in the table of messages")
@@ -176,11 +162,6 @@ class MessageTable:
         return encode_frame(header, getattr(message, body) if body else b"")
 
     def decode(self, head: bytes, body: bytes) -> Message:
-        """Return the message in a frame.
-
-        Raises:
-            MessageError: the frame is no message of the table.
-        """
         try:
             header = json.loads(head.decode("utf-8"))
         except (ValueError, RecursionError) as error:
@@ -205,17 +186,11 @@ class MessageTable:
 
 
 class MessageReader:
-    """Turns one stream of bytes into messages, wherever the bytes are cut."""
-
     def __init__(self, table: MessageTable) -> None:
         self._table, self._pending = table, bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """Yield the messages that ``data`` completes.
-
-        Raises:
-            MessageError: the bytes are no frames, or a frame holds no known message.
-        """
+        """Yield the messages that ``data`` completes."""
         self._pending += data
         while len(self._pending) >= _PREFIX:
             head_size, body_size = _LENGTHS.unpack_from(self._pending)

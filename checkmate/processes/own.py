@@ -26,9 +26,9 @@ def take_stdout() -> int:
 
 
 def end_with_parent() -> None:
-    """End this process when its stdin ends, if that is a pipe: whoever held the other end is gone.
+    """End this process when its stdin ends, if that is a pipe: its parent is gone.
 
-    From now on stdin is empty, for this process and its children: code that reads it must not wait for ever.
+    From now on stdin is empty, for its children too: code that reads it must not wait for ever.
     """
     if not stat.S_ISFIFO(os.fstat(0).st_mode):
         return

@@ -29,7 +29,7 @@ from checkmate.progress import Progress
 
 
 class Channel:
-    """Messages over the process's first stdout and stdin. Whatever libraries print goes to stderr instead."""
+    """Messages over the process's first stdout and stdin. What libraries print goes to stderr instead."""
 
     def __init__(self, table: MessageTable) -> None:
         self._table = table
@@ -37,15 +37,13 @@ class Channel:
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Send one message; from any thread."""
         data = self._table.encode(message)
         with self._lock:
             self._out.write(data)
 
     def listen(self, handle: Callable[[Message], None]) -> None:
-        """Read messages in a thread, and hand each to ``handle``.
-
-        The end of stdin ends the process (exit code 0), and so do bytes that cannot be read (exit code 1).
+        """Hand each message to ``handle``, in a thread. The end of stdin ends the process, and so does a
+        wrong one.
         """
         threading.Thread(target=self._read, args=(handle,), daemon=True, name="channel").start()
 
@@ -83,10 +81,8 @@ class Inbox(queue.SimpleQueue[Message]):
 
 
 class Server(ABC):
-    """What one kind of child process does with the messages that come.
-
-    ``kind``: what it is, in words. ``nicer``: added to its niceness. ``outlives_faults``: an unexpected error
-    is an answer.
+    """``kind``: in words. ``nicer``: added to its niceness. ``outlives_faults``: an unexpected error is an
+    answer.
     """
 
     kind: ClassVar[str]
@@ -109,7 +105,6 @@ class Server(ABC):
         return self.inbox.get()
 
     def answer(self, asked: Message) -> None:
-        """Do what is asked, and send how it ended. An error is an answer, too."""
         job = asked.job if isinstance(asked, Job) else 0
         answer: Message | None
         try:
@@ -136,7 +131,6 @@ class Server(ABC):
 
     @classmethod
     def main(cls) -> NoReturn:
-        """Set this process up, say hello, and serve until the parent is gone."""
         die_with_parent()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.nice(cls.nicer)

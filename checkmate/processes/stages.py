@@ -57,7 +57,7 @@ class Probe:
         return self.code != 0
 
     def why(self) -> str:
-        """How the child ended, as the end of a sentence. Empty where it did not crash."""
+        """How the child ended, as the end of a sentence; empty where it did not crash."""
         if self.code is None:
             return f"no answer within {self.seconds:.0f} s"
         if self.code >= 0:
@@ -121,9 +121,7 @@ class _PipeReader:
         self._thread.start()
 
     def text(self) -> str:
-        """Return all that was written; a process that the child left behind may hold the pipe, and is not
-        waited for.
-        """
+        """All that was written; a process that the child left behind may hold the pipe."""
         self._thread.join(_LEFT_BEHIND_S)
         return b"".join(self._parts).decode("utf-8", "replace")
 
@@ -163,7 +161,7 @@ class Teller:
             sys.stdout.reconfigure(line_buffering=True)  # a crash keeps what was printed
 
     def stage(self, name: str, work: Callable[[], Any]) -> bool:
-        """Do one piece of work and tell its value or its error. Return whether it succeeded."""
+        """Tell a piece of work's value or error; return whether it succeeded."""
         self._say({"begin": name})
         try:
             found = work()
@@ -184,6 +182,5 @@ class Teller:
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return the first line of an error such as ``ImportError: …``."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:_LONGEST].rstrip(": ")

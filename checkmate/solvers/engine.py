@@ -73,7 +73,7 @@ class EngineServer(Server):
 def answers(
     talk: Conversation, task: Any, *, loading_s: float, seconds: float, cancelled: Cancelled
 ) -> Iterator[Message | None]:
-    """Give a task to an engine; yield what it says until it is done or failed, out of time or cancelled.
+    """Give a task to an engine; yield what it says until it is done, failed, late or cancelled.
 
     None: the process has ended, or said what cannot be read. ``seconds``: from when it is ready.
     """

@@ -99,10 +99,7 @@ class LiveQuestion(FrontierListener):
         self._send(FrontierBound(self._question, budget_bytes, lower_bound))
 
     def fill(self, busy: Cancelled) -> bool:
-        """Work a bit on other budgets; False if nothing is left to do, or no time.
-
-        While the search is compiled, the time does not count.
-        """
+        """Work a bit on other budgets; False if nothing is left, or no time. Compiling takes none of that."""
         if self._state in (FillState.DONE, FillState.RESTING):
             return False
         self._tell(FillState.WORKING)
@@ -132,8 +129,6 @@ class LiveQuestion(FrontierListener):
 
 
 class SolverServer(Server):
-    """Solves one question at a time, and works on other budgets while nothing is asked."""
-
     kind, table = "solver", WINDOW_MESSAGES
 
     def __init__(self, channel: Channel, inbox: Inbox) -> None:

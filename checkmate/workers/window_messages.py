@@ -194,11 +194,7 @@ class Placed(Message):
 
 
 class FindLargestBatch(NewestJob):
-    """Find the largest batch whose step fits, by scaling the graph.
-
-    ``max_overhead``: the extra cost allowed, a share of computing everything once; None: one forward pass;
-    infinite: any.
-    """
+    """``max_overhead``: a share of computing everything once; None: one forward pass; infinite: any."""
 
     budget_bytes: int
     max_overhead: float | None
@@ -228,10 +224,7 @@ class LargestBatchFound(Message):
 
 
 class Certify(NewestJob):
-    """Prove that no schedule within a budget costs less, or that none fits, and write the certificate.
-
-    ``known_cost``: of a schedule within the budget.
-    """
+    """Prove and write how little schedules within a budget can cost; ``known_cost``: that of one."""
 
     budget_bytes: int
     known_cost: float
@@ -317,10 +310,8 @@ class Export(Job):
 
 
 class Exported(Message):
-    """An ``Export`` has ended. ``report``: as in a report file. ``schedule``: JSON of the one that was
-    written.
-
-    It is another one where the measured peak of the one that was asked for was over the budget.
+    """``schedule``: JSON of the one that was written, another one where the measured peak was over the
+    budget.
     """
 
     job: int

@@ -166,7 +166,7 @@ class WhatIfRow(QWidget):
         for by_layer, scope in self.scopes.items():
             scope.setObjectName("small")
             scope.setCheckable(True)
-            scope.clicked.connect(lambda _=False, on=by_layer: setattr(self._what_ifs, "by_layer", on))
+            scope.clicked.connect(lambda _=False, on=by_layer: self._what_ifs.set_by_layer(on))
         self.switches = {
             ConstraintKind.KEEP: command_button("edit.keep", lambda: what_ifs.switch(ConstraintKind.KEEP)),
             ConstraintKind.ONCE: command_button("edit.forbid", lambda: what_ifs.switch(ConstraintKind.ONCE)),

@@ -75,7 +75,6 @@ class ProverServer(Server):
         return ProofEnded(asked.job, error, prover.cuts, prover.rounds)
 
     def known(self, job: int) -> Steps | None:
-        """Return a schedule within the job's budget; None: there is none."""
         return self._known.get(job)
 
 

@@ -98,10 +98,7 @@ _SILENT_S = 10.0  # beyond a job's time, after which its end is taken for lost
 
 @dataclass(frozen=True)
 class ProverState:
-    """How far the current job is; ``over``: whether it has ended.
-
-    ``bound``: in the graph's cost unit, infinite if no schedule exists.
-    """
+    """How far the current job is. ``bound``: a cost, infinite if no schedule exists; ``over``: it ended."""
 
     bound: float
     cuts: int
@@ -134,10 +131,7 @@ class BackgroundProver(ABC):
     def prove(
         self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
     ) -> None:
-        """Begin to prove for ``budget_bytes``; a job for another budget ends.
-
-        ``rounds``: the most programs to solve. Asked again for a budget, it goes on where it was.
-        """
+        """Prove a bound, in at most ``rounds``; a job for another budget ends, one for this goes on."""
 
     @abstractmethod
     def offer(self, steps: Steps) -> None:
@@ -149,7 +143,7 @@ class BackgroundProver(ABC):
 
     @abstractmethod
     def state(self) -> ProverState:
-        """Return how far the current job is; raise what the prover failed with."""
+        """How far the current job is; raises what the prover failed with."""
 
     def take_schedules(self) -> list[Steps]:
         """Take the schedules that solved programs described. They may not fit the budget."""
@@ -162,7 +156,6 @@ class BackgroundProver(ABC):
         return bool(self.schedules)
 
     def close(self) -> None:
-        """End the prover for good."""
         self.stop()
 
 

@@ -15,7 +15,6 @@ SMALL = 120  # ops
 
 
 def background_prover(graph: Graph) -> BackgroundProver:
-    """Return a prover that suits the graph's size; close it when done."""
     return ProverThread(graph) if graph.n <= SMALL else ProverProcess(graph)
 
 
