@@ -6,10 +6,10 @@ their end was lost, *Cancel* must end them.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from unittest import mock
 
 from checkmate import planning
 from checkmate.errors import CheckmateError
-from checkmate.formats.graph import graph_from_json, read_graph
+from checkmate.formats.graph import read_graph, unpack_graph
 from checkmate.formats.schedule import read_certificate, read_schedule
 from checkmate.ir import Graph
 from checkmate.memory.check import check
@@ -25,7 +25,7 @@ from checkmate.processes.children import module_command
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
 from tests.faults.protocols import ROUNDING, least_cost, small, truth, until
-from tests.faults.windows import application, turn
+from tests.faults.windows import application, show, turn
 
 _MODEL = f"{Path(__file__).parents[1].joinpath('tf', 'small_models.py')}:convnet"
 _CANCELLED_S = 10.0  # in which a cancelled job must have ended
@@ -63,7 +63,7 @@ class _Window:
     def __init__(self) -> None:
         from app.models.session import Session
 
-        self.kept = application()
+        application()
         self.session = Session()
         self.failures: list[str] = []
         self.session.failed.connect(lambda sentence, hint: self.failures.append(sentence))
@@ -91,8 +91,7 @@ def profile(patience: float) -> str:
     for batch in (2, 3):
         profiled(batch)
     window = _Window()
-    session = window.session
-    try:
+    with closing(window.session) as session:
         for batch, costs in ((2, "analytic"), (3, "measured")):
             before = session.exploration.graph
             window.failures.clear()
@@ -106,8 +105,6 @@ def profile(patience: float) -> str:
             measured = graph is not None and graph.cost_origin.value == "measured"
             if costs == "analytic" and measured:
                 return "costs are called measured that nobody measured"
-    finally:
-        session.close()
     return ""
 
 
@@ -115,19 +112,13 @@ def export(patience: float) -> str:
     """Export two schedules of a model."""
     graph = profiled(3)
     plain = planning.keep_everything_peak(graph)
-    window = _Window()
-    session = window.session
-    reports: list[Any] = []
-    session.exported.connect(reports.append)
-    try:
+    window, reports = _Window(), list[Any]()
+    with closing(window.session) as session:
+        session.exported.connect(reports.append)
         session.exploration.set_graph(graph)
         with tempfile.TemporaryDirectory() as folder:
             for number, share in enumerate((0.9, 0.8)):
-                found = planning.solve(graph, int(share * plain), solver="greedy")
-                session.exploration.set_budget(found.budget_bytes)
-                steps = found.require_schedule().steps
-                session.exploration.add(steps, budget_bytes=found.budget_bytes, solver="", seconds=0.0)
-                session.exploration.show_now()
+                show(session.exploration, planning.solve(graph, int(share * plain), solver="greedy"))
                 reports.clear()
                 window.failures.clear()
                 place = Path(folder) / str(number)
@@ -136,8 +127,6 @@ def export(patience: float) -> str:
                 broken = broken or _exported(place, graph, bool(reports))
                 if broken:
                     return broken
-    finally:
-        session.close()
     return ""
 
 
@@ -154,13 +143,13 @@ def trace_sizes(patience: float) -> str:
     """Trace a model at two other sizes."""
     for batch in (2, 3):
         profiled(batch)
-    kept = application()
+    application()
     from app.models.scales import SizeTracer
 
-    tracer, said = SizeTracer(), list[bytes | str]()
-    tracer.traced.connect(said.append)
-    tracer.failed.connect(said.append)
-    try:
+    said: list[bytes | str] = []
+    with closing(SizeTracer()) as tracer:
+        tracer.traced.connect(said.append)
+        tracer.failed.connect(said.append)
         for batch in (2, 3):
             said.clear()
             tracer.ask(_request(batch))
@@ -169,17 +158,14 @@ def trace_sizes(patience: float) -> str:
             answer = said[0]
             if isinstance(answer, str):
                 continue
-            if not _same(graph_from_json(Path("traced"), json.loads(answer)), batch):
+            if not _same(unpack_graph(answer), batch):
                 return f"the graph of batch {batch} is another"
-    finally:
-        tracer.close()
-    del kept
     return ""
 
 
 def certify(patience: float) -> str:
     """Save certificates of two schedules, as the window does."""
-    kept = application()
+    application()
     from PySide6.QtWidgets import QMainWindow
 
     from app.models import finders
@@ -196,11 +182,8 @@ def certify(patience: float) -> str:
         # Two small graphs take no minute; a lost answer would.
         with mock.patch.object(finders, "CERTIFY_S", 10.0), tempfile.TemporaryDirectory() as folder:
             for budget in (60, 70):
-                path, found = Path(folder) / str(budget), truth(8, budget)
-                steps = found.require_schedule().steps
-                session.exploration.set_budget(budget)
-                session.exploration.add(steps, budget_bytes=budget, solver="", seconds=0.0)
-                session.exploration.show_now()
+                path = Path(folder) / str(budget)
+                show(session.exploration, truth(8, budget))
                 told.clear()
                 certifying.begin(session.exploration.shown, path)
                 if not until(lambda: certifying.progress is None, patience, turn):
@@ -212,7 +195,6 @@ def certify(patience: float) -> str:
         certifying.close()
         session.close()
         host.deleteLater()
-    del kept
     return ""
 
 
@@ -231,7 +213,7 @@ def _certified(path: Path, budget: int, said: bool) -> str:
 
 def make_films(patience: float) -> str:
     """Save two animated pictures, and look at the files."""
-    kept = application()
+    application()
     from PySide6.QtCore import QSize
 
     from app.models.exploration import Exploration
@@ -254,7 +236,6 @@ def make_films(patience: float) -> str:
             broken = _filmed(path, frames, said[0], problem=making.problem)
             if broken:
                 return broken
-    del kept
     return ""
 
 

@@ -114,5 +114,5 @@ class RecordedServer(DeviceServer):
 
 if __name__ == "__main__":
     if sys.argv[1] == "play":
-        device.why_unsupported = lambda: "TensorFlow is not needed here"
+        device.steps_are_tensorflows = lambda: False
     RecordedServer.main()

@@ -23,6 +23,7 @@ from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.workers.window_messages import Profile, ProfiledGraph
 from tests.faults.conversations import PROTOCOLS
+from tests.faults.protocols import until
 from tests.faults.recorded import playing, recording
 from tests.faults.relay import FAULTS, damaged, type_of
 from tests.graphs_strategies import training_chain
@@ -48,9 +49,7 @@ def test_the_harness_damages_what_it_says(part: str) -> None:
         list(MessageTable().reader().feed(damaged(frame, part)))
 
 
-def test_a_prover_whose_end_is_lost_is_over(
-    monkeypatch: pytest.MonkeyPatch, until: Callable[[Callable[[], bool]], bool]
-) -> None:
+def test_a_prover_whose_end_is_lost_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_process, "_SILENT_S", 0.2)
     monkeypatch.setattr(conversation, "module_command", lambda module: SILENT)
     with ProverProcess(training_chain(4)) as prover:
@@ -58,7 +57,7 @@ def test_a_prover_whose_end_is_lost_is_over(
         assert prover._talk is not None
         child = prover._talk.child
         assert not prover.state().over
-        assert until(lambda: prover.state().over)
+        assert until(lambda: prover.state().over, 30.0)
         assert child.poll() is not None and prover.state().bound == prover.graph.base_cost
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from typing import Any
 from unittest import mock
 
 from checkmate import planning
-from checkmate.ir import Graph
+from checkmate.formats.graph import pack_graph
+from checkmate.ir import Graph, SolveResult
 from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
 from tests.faults.protocols import ROUNDING, least_cost, small, truth, until
@@ -36,6 +38,7 @@ def turn() -> None:
     time.sleep(0.002)
 
 
+@cache
 def application() -> object:
     from PySide6.QtWidgets import QApplication
 
@@ -44,28 +47,31 @@ def application() -> object:
 
 def explore(patience: float, *, ask_checker: bool = False) -> str:
     """Solve three budgets as the window does."""
-    kept = application()
+    application()
     from app.models import solving
     from app.models.exploration import Exploration
 
     graph, exploration = small(), Exploration()
-    with mock.patch.object(solving, "_AT_ONCE", 0 if ask_checker else 10**6):
-        client = solving.SolverClient(exploration)
-        try:
-            exploration.set_graph(graph)
-            client.send_graph()
-            for budget in (60, 45, 70):
-                exploration.set_budget(budget)
-                client.solve(2.0)
-                if not until(lambda: not _solving(exploration), patience, turn):
-                    return f"the solve for {budget} never ended"
-                broken = _explored(exploration, graph, budget)
-                if broken:
-                    return broken
-        finally:
-            client.close()
-    del kept
+    at_once = mock.patch.object(solving, "_AT_ONCE", 0 if ask_checker else 10**6)
+    with at_once, closing(solving.SolverClient(exploration)) as client:
+        exploration.set_graph(graph)
+        client.send_graph()
+        for budget in (60, 45, 70):
+            exploration.set_budget(budget)
+            client.solve(2.0)
+            if not until(lambda: not _solving(exploration), patience, turn):
+                return f"the solve for {budget} never ended"
+            if broken := _explored(exploration, graph, budget):
+                return broken
     return ""
+
+
+def show(exploration: Any, found: SolveResult) -> None:
+    """Add a schedule to what is explored, and show it."""
+    steps, budget = found.require_schedule().steps, found.budget_bytes
+    exploration.set_budget(budget)
+    exploration.add(steps, budget_bytes=budget, solver="", seconds=0.0)
+    exploration.show_now()
 
 
 def _solving(exploration: Any) -> bool:
@@ -95,21 +101,18 @@ def check_elsewhere(patience: float) -> str:
 
 def place_buffers(patience: float) -> str:
     """Place the buffers of two schedules."""
-    kept = application()
+    application()
 
     from app.models.exploration import Exploration
     from app.models.placements import Placing
     from checkmate.memory.placement import place
 
     graph, exploration = small(), Exploration()
-    placing = Placing(exploration)
-    try:
+    with closing(Placing(exploration)) as placing:
         exploration.set_graph(graph)
         placing.want(True, "test")
         for budget in (60, 70):
-            exploration.set_budget(budget)
-            steps = truth(8, budget).require_schedule().steps
-            exploration.add(steps, budget_bytes=budget, solver="", seconds=0.0)
+            show(exploration, truth(8, budget))
             if not until(lambda: not placing.busy, patience, turn):
                 return "the placement never came"
             shown = exploration.shown
@@ -120,9 +123,6 @@ def place_buffers(patience: float) -> str:
             right = place(shown.graph, shown.schedule, shown.timeline)
             if right is None or placing.found[1].to_bytes() != right.to_bytes():
                 return "the placement is another schedule's"
-    finally:
-        placing.close()
-    del kept
     return ""
 
 
@@ -140,19 +140,15 @@ def _batched() -> Graph:
 
 def find_batch(patience: float) -> str:
     """Look for the largest batch twice."""
-    kept = application()
-    import json
-
+    application()
     from app.models.finders import BatchFinder
     from app.presenters.sizes import BatchQuestion
-    from checkmate.formats.graph import graph_to_json
 
-    graph, finder = _batched(), BatchFinder(1)
-    body = json.dumps(graph_to_json(graph)).encode("utf-8")
-    try:
+    graph = _batched()
+    with closing(BatchFinder(1)) as finder:
         for _ in range(2):
             before = len(finder.answers)
-            finder.ask(BatchQuestion(graph, 300, math.inf, 2.0), body)
+            finder.ask(BatchQuestion(graph, 300, math.inf, 2.0), pack_graph(graph))
             if not until(lambda: finder.asked is None, patience, turn):
                 return "the search never ended"
             found = finder.answers[before:]
@@ -160,9 +156,6 @@ def find_batch(patience: float) -> str:
                 return "there is neither an answer nor a word"
             if any(answer.batch not in (0, _largest()) or answer.proved_none for answer in found):
                 return f"the largest batch is said to be {[answer.batch for answer in found]}"
-    finally:
-        finder.close()
-    del kept
     return ""
 
 
@@ -180,14 +173,13 @@ def look_for_less(patience: float) -> str:
     """Look for the least memory at three costs, as the window does."""
     for share in _COSTS:
         least_peak(share)
-    kept = application()
+    application()
     from app.models.exploration import Exploration
     from app.models.solving import SolverClient
     from app.state.solve import Aim
 
     exploration = Exploration()
-    client = SolverClient(exploration)
-    try:
+    with closing(SolverClient(exploration)) as client:
         exploration.set_graph(small())
         client.send_graph()
         for share in _COSTS:
@@ -200,10 +192,6 @@ def look_for_less(patience: float) -> str:
                 return f"a bound of {known.least_bound(share)} bytes at {share}"
             if exploration.solve.status == "optimal" and known.least_within(share).peak_bytes > least:
                 return "a peak is called the least that is not"
-            broken = _bounds_are_true(exploration.frontier.bounds)
-            if broken:
+            if broken := _bounds_are_true(exploration.frontier.bounds):
                 return broken
-    finally:
-        client.close()
-    del kept
     return ""

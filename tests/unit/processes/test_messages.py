@@ -190,13 +190,6 @@ def test_invalid_messages_are_refused(change: dict[str, Any], said: str) -> None
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize("field", [name for name in HEADER if name != "type"])
-def test_no_field_may_be_missing(field: str) -> None:
-    header = {name: value for name, value in HEADER.items() if name != field}
-    with pytest.raises(MessageError, match=f"missing or unknown fields: {field}"):
-        read(encode_frame(header))
-
-
 def test_a_body_goes_with_messages_that_have_one() -> None:
     with pytest.raises(MessageError, match="should have none"):
         read(encode_frame({"type": "Cancel", "job": 1}, b"x"))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
 
-from checkmate.formats.graph import graph_to_json
+from checkmate.formats.graph import pack_graph
 from checkmate.memory.check import check
 from checkmate.processes.messages import unpack_steps
 from checkmate.progress import FillState
@@ -35,8 +34,7 @@ class Heard(Sent):
 
 
 def asked(layers: int) -> OpenQuestion:
-    graph = training_chain(layers)
-    return OpenQuestion(1, 1, Constraints(), json.dumps(graph_to_json(graph)).encode())
+    return OpenQuestion(1, 1, Constraints(), pack_graph(training_chain(layers)))
 
 
 def work(question: LiveQuestion) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from checkmate import planning
 from checkmate.errors import CancelledError, LoadError, OtherStepError
-from checkmate.formats.graph import graph_to_json
+from checkmate.formats.graph import pack_graph
 from checkmate.memory.placement import Placement
 from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, Message, pack_steps
 from checkmate.processes.serve import Inbox
@@ -49,7 +48,7 @@ def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
     inbox.receive(older)
     inbox.receive(newer)
     server = ReplayServer(channel, inbox)
-    for asked in (GraphToReplay(json.dumps(graph_to_json(graph)).encode()), older, newer):
+    for asked in (GraphToReplay(pack_graph(graph)), older, newer):
         server.answer(asked)
     cancelled, answer = channel.messages
     assert cancelled == JobCancelled(1) and isinstance(answer, Placed) and answer.job == 2
