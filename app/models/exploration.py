@@ -15,6 +15,7 @@ from app.state.knowledge import ListedSchedule, WhatIf, steps_key
 from app.state.saved import (
     ProvedUnder,
     Waiting,
+    facts_of,
     insert_result,
     insert_saved,
     listed_own,
@@ -354,8 +355,7 @@ class Exploration(QObject):
         schedule = result.require_schedule()
         self._measured[steps_key(measured.steps)] = measured
         if self.shown is None or self.shown.key != steps_key(schedule.steps):
-            facts: dict[str, Any] = {"budget_bytes": result.budget_bytes, "solver": result.solver}
-            self.add(schedule.steps, **facts, seconds=result.solve_seconds)
+            self.add(schedule.steps, **facts_of(result))
             known = next((one for one in self.known if one.key == steps_key(schedule.steps)), None)
             self.show(known or self.what_if.found(result))
         self.measured_changed.emit()

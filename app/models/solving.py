@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
 from app.state.knowledge import WhatIf
-from app.state.solve import Aim, Solve, Tightest
+from app.state.solve import Solve, Tightest
 from app.workers.background import later
 from app.workers.client import SILENT_S
 from app.workers.process import WorkerProcess
@@ -377,18 +377,13 @@ class SolverClient(QObject):
             solve.found(elapsed, best.cost if solve.aim is None else float(best.peak_bytes))
 
     def _on_bound(self, solve: Solve, elapsed: float, bound: float, assumptions: tuple[str, ...]) -> None:
-        what_if = solve.what_if
-        if solve.aim is not None:
-            if not assumptions and is_false_least(bound, what_if, solve.aim):
-                self.noticed.emit(_FALSE_BOUND)
-            elif not assumptions:
-                self._learn_bound(solve, elapsed, bound)
-        elif not assumptions and what_if.contradicts(solve.budget_bytes, bound):
+        if assumptions:
+            if solve.aim is None:
+                solve.proved(elapsed, bound)
+        elif solve.contradicts(bound):
             self.noticed.emit(_FALSE_BOUND)
         else:
-            solve.proved(elapsed, bound)
-            if not assumptions:
-                self._exploration.add_bound(solve.budget_bytes, solve.lower_bound, what_if)
+            self._learn_bound(solve, elapsed, bound)
 
     def _learn_bound(self, solve: Solve, elapsed: float, bound: float) -> None:
         """Take in a bound that holds. One on the peak says that with less memory, all schedules cost more."""
@@ -416,17 +411,14 @@ class SolverClient(QObject):
             )
             self._note_best(solve, elapsed)
         if is_false(ended, solve):
-            self._refuse()
+            self.failed.emit(_FALSE_ANSWER, "Please report the graph; the schedule that was checked stays.")
+            self._end(SolveStatus.FAILED, _FALSE_ANSWER)
             return
         if ended.bound is not None and not ended.assumptions:
             self._learn_bound(solve, elapsed, ended.bound)
         if ended.status is SolveStatus.INFEASIBLE and not ended.assumptions:
             self._exploration.add_bound(budget, None, solve.what_if)
         self._end(ended.status, ended.message)
-
-    def _refuse(self) -> None:
-        self.failed.emit(_FALSE_ANSWER, "Please report the graph; the schedule that was checked stays.")
-        self._end(SolveStatus.FAILED, _FALSE_ANSWER)
 
     def _take(self, steps: bytes, **facts: Any) -> None:
         if not self._exploration.add(unpack_steps(steps), checked=self._checked, **facts):
@@ -451,24 +443,7 @@ def _kept(solve: Solve) -> SolveStatus:
     return SolveStatus.FEASIBLE if solve.best else SolveStatus.CANCELLED
 
 
-_ENOUGH = 0.999  # a bound below a cost by more than this does not prove it optimal
-
-
 def is_false(ended: SolveEnded, solve: Solve) -> bool:
-    if ended.assumptions:
-        return False
-    what_if, optimal = solve.what_if, ended.status is SolveStatus.OPTIMAL
     bound = math.inf if ended.status is SolveStatus.INFEASIBLE else ended.bound or 0.0
-    if solve.aim is not None:
-        return is_false_least(bound, what_if, solve.aim, optimal=optimal)
-    best = what_if.best_for(solve.budget_bytes)
-    unproved = optimal and (best is None or bound < best.cost * _ENOUGH)
-    return unproved or what_if.contradicts(solve.budget_bytes, bound)
-
-
-def is_false_least(bound_bytes: float, what_if: WhatIf, aim: Aim, *, optimal: bool = False) -> bool:
-    """Whether a bound on the peak, or that the best found is ``optimal``, contradicts a checked schedule."""
-    best = what_if.least_within(aim.max_overhead)
-    if best is None:
-        return optimal
-    return bound_bytes > best.peak_bytes or (optimal and bound_bytes < best.peak_bytes * _ENOUGH)
+    optimal = ended.status is SolveStatus.OPTIMAL
+    return not ended.assumptions and solve.contradicts(bound, optimal=optimal)

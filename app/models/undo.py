@@ -159,11 +159,8 @@ class ListEdits:
     def note(self, found: ListedSchedule, text: str) -> None:
         self._push("Note on a schedule", replace(self._entry(found), note=text.strip()))
 
-    def can_remove(self, found: ListedSchedule) -> bool:
-        return self._exploration.listing.of(found) is not None
-
     def remove(self, found: ListedSchedule) -> None:
-        if self.can_remove(found):
+        if self._exploration.listing.of(found) is not None:
             self._stack.push(_ListChange(self._exploration, "Remove a schedule", found, None))
 
     def _entry(self, found: ListedSchedule) -> OwnSchedule:

@@ -29,7 +29,6 @@ from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 from checkmate.units import format_bytes, parse_bytes
 
 _PROVED = 1 - 1e-9
-_FALSE = 1e-4  # a bound above a known cost by this share is no rounding
 _ROUNDING = 1 + 1e-9  # sums of the same costs in another order differ by rounding
 _NOTABLY = 0.001  # by so much one schedule is clearly better than another
 _TRIES = 4  # schedules of other sets adapted before the window answers; the solver process does the rest
@@ -329,10 +328,6 @@ class WhatIf:
         cost, trivial = None if best is None else best.cost, self.graph.base_cost * _ROUNDING
         told = low > trivial or (cost is not None and cost <= trivial)
         return cost, low if told and math.isfinite(low) else 0.0
-
-    def contradicts(self, budget_bytes: int, lower_bound: float) -> bool:
-        best = self.best_for(budget_bytes)
-        return best is not None and lower_bound > best.cost * (1 + _FALSE)
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
         """Take over what holds here of ``other``; adapt one of its schedules if none fits the budget then."""

@@ -61,13 +61,13 @@ def insert_saved(saved: SavedExploration, what_if: WhatIf) -> None:
             what_if.add_baseline(baseline)
 
 
+def facts_of(result: SolveResult) -> dict[str, Any]:
+    """What is told of a schedule when it is added."""
+    return {"budget_bytes": result.budget_bytes, "solver": result.solver, "seconds": result.solve_seconds}
+
+
 def insert_result(result: SolveResult, what_if: WhatIf) -> None:
-    what_if.insert(
-        result.require_schedule().steps.tolist(),
-        budget_bytes=result.budget_bytes,
-        solver=result.solver,
-        seconds=result.solve_seconds,
-    )
+    what_if.insert(result.require_schedule().steps.tolist(), **facts_of(result))
 
 
 def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
@@ -77,12 +77,7 @@ def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
 
 
 def listed(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
-    return what_if.listed(
-        result.require_schedule().steps.tolist(),
-        budget_bytes=result.budget_bytes,
-        solver=result.solver,
-        seconds=result.solve_seconds,
-    )
+    return what_if.listed(result.require_schedule().steps.tolist(), **facts_of(result))
 
 
 Waiting = Mapping[Constraints, tuple[SolveResult, ...]]

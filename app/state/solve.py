@@ -12,6 +12,8 @@ from typing import Any
 from app.state.knowledge import ListedSchedule, WhatIf
 
 _PROVED = 1 - 1e-9
+_ROUNDING = 1 + 1e-4  # a bound above a known cost by more is false
+_ENOUGH = 0.999  # a bound below the best by more does not prove it optimal
 LONGER_SECONDS = 60.0  # the time that "Solve longer" gives a solve
 
 
@@ -97,6 +99,14 @@ class Solve:
         if self.aim is None:
             return self.what_if.best_for(self.budget_bytes)
         return self.what_if.least_within(self.aim.max_overhead)
+
+    def contradicts(self, bound: float, *, optimal: bool = False) -> bool:
+        """Whether a bound, or that the best found is ``optimal``, contradicts a checked schedule."""
+        best = self.best_known
+        if best is None:
+            return optimal
+        value = best.cost * _ROUNDING if self.aim is None else best.peak_bytes
+        return bound > value or (optimal and bound < value * _ENOUGH)
 
     @property
     def running(self) -> bool:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from checkmate.formats.graph import unpack_graph
-from checkmate.ir.result import SolveStatus
+from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.processes.messages import Message, pack_steps, unpack_steps
 from checkmate.processes.serve import Channel, Inbox, Server
@@ -173,35 +174,35 @@ class SolverServer(Server):
 
 
 def _solve(live: LiveSolver, asked: SolveBudget, sender: SolveSender) -> SolveEnded:
-    result = live.solve(asked.budget_bytes, SolveOptions(time_limit_s=asked.time_limit_s), sender)
-    return SolveEnded(
-        job=asked.job,
-        status=result.status,
-        solver=result.solver,
-        budget_bytes=result.budget_bytes,
-        bound=result.lower_bound,
-        solve_seconds=result.solve_seconds,
-        assumptions=result.assumptions,
-        message=result.message,
-        statistics=result.statistics,
-        steps=b"" if result.schedule is None else pack_steps(result.schedule.steps),
-    )
+    options = SolveOptions(time_limit_s=asked.time_limit_s)
+    return _ended(asked.job, live.solve(asked.budget_bytes, options, sender))
 
 
 def _least(live: LiveSolver, asked: FindLeastMemory, sender: SolveSender) -> SolveEnded:
     found = live.least(asked.max_overhead, SolveOptions(time_limit_s=asked.time_limit_s), sender)
     unproved = SolveStatus.CANCELLED if found.cancelled else SolveStatus.FEASIBLE
-    return SolveEnded(
-        job=asked.job,
+    return replace(
+        _ended(asked.job, found.result),
         status=SolveStatus.OPTIMAL if found.proved else unproved,
-        solver=found.result.solver,
         budget_bytes=found.peak_bytes,
         bound=float(found.lower_bound_bytes),
-        solve_seconds=found.result.solve_seconds,
-        assumptions=found.result.assumptions,
-        message=found.result.message,
         statistics={"probes": found.probes},
         steps=pack_steps(found.schedule.steps),
+    )
+
+
+def _ended(job: int, result: SolveResult) -> SolveEnded:
+    return SolveEnded(
+        job,
+        result.status,
+        result.solver,
+        result.budget_bytes,
+        result.lower_bound,
+        result.solve_seconds,
+        result.assumptions,
+        result.message,
+        result.statistics,
+        b"" if result.schedule is None else pack_steps(result.schedule.steps),
     )
 
 
