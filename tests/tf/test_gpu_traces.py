@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from checkmate.backends.tf.allocator.learn import (
-    askers_by_name,
     learned_by_op,
     reserve_values,
     with_workspace,
@@ -27,6 +26,7 @@ from checkmate.backends.tf.devices import settings_here
 from checkmate.backends.tf.measure.step import measured_curve
 from checkmate.backends.tf.node_times import (
     NO_KERNEL_TIMES,
+    askers_by_name,
     launch_interval,
     launched_seconds,
     share_by_operations,
@@ -326,6 +326,7 @@ def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.Mo
     right = 0
     for event in outputs:
         node, member = askers[event.op]
+        assert member is not None
         op = folded.structure.ops[folded.nodes[node][member]]
         sizes = {
             tensor.shape.num_elements() * tensor.dtype.size

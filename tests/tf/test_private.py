@@ -70,21 +70,6 @@ def test_stateful_ops_are_told_from_others() -> None:
     assert told["RandomUniform"] and told["AssignAddVariableOp"] and not told["Exp"] and not told["AddV2"]
 
 
-def test_captures_are_listed_and_made() -> None:
-    variable, outside = tf.Variable([1.0, 2.0]), tf.constant([[3.0]])
-    graph = graph_of(lambda x: x * variable + outside[0, 0], tf.TensorSpec((2,), tf.float32))
-    found = {inside.name: external for external, inside in private.captures(graph)}
-    assert len(found) == 2
-    assert any(external is variable.handle for external in found.values())
-
-    def build(new: Any, given: tf.Tensor) -> tf.Tensor:
-        stands_for = private.capture(new, outside)
-        assert stands_for.graph is new and private.capture(new, outside) is stands_for
-        return given + stands_for[0, 0]
-
-    assert run_in_new_graph(build, [1.0]).tolist() == [4.0]
-
-
 def test_a_loop_is_made_again_with_functions_of_its_own() -> None:
     graph = graph_of(
         lambda x: tf.while_loop(lambda y: y[0] < 100.0, lambda y: (y * 2.0,), (x,), maximum_iterations=9)[0],

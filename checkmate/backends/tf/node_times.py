@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from checkmate.backends.tf.profiler import OpRun, StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 
+_EMITTED = re.compile(r"step(\d+)/[^/]+/([^/]+)")  # stepN/node/op, and more inside a function that it calls
 _NUMBER = re.compile(r"(_\d+)+$")
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _END = "end/"  # the scope of what the emitted step does last
@@ -51,36 +53,36 @@ def position_of(name: str) -> int:
     return int(scope[4:]) if scope.startswith("step") and scope[4:].isdigit() else -1
 
 
-def leaf_of(name: str) -> str:
-    return name.rsplit("/", 1)[-1]
+def askers_by_name(
+    folded: FoldedStep, names: Iterable[str], steps: Sequence[int]
+) -> dict[str, tuple[int, int | None]]:
+    """Return by emitted name the position in ``steps`` and the number of its node's op.
+
+    ``names`` are in the order in which they ran. None: TensorFlow put the op there under a name of its own.
+    """
+    found: dict[tuple[int, str], tuple[int, int | None]] = {}
+    taken: Counter[tuple[int, str]] = Counter()
+    parts = {name: (int(each[1]), each[2]) for name in names if (each := _EMITTED.match(name))}
+    parts = {name: place for name, place in parts.items() if place[0] < len(steps)}
+    for position, leaf in dict.fromkeys(parts.values()):
+        bare = _bare_leaf(leaf)
+        ops = [folded.structure.ops[member].name for member in folded.nodes[steps[position]]]
+        alike = [number for number, name in enumerate(ops) if _bare_leaf(name.rsplit("/", 1)[-1]) == bare]
+        number = min(taken[position, bare], len(alike) - 1)  # ops of one name run in their order
+        found[position, leaf] = position, alike[number] if alike else None
+        taken[position, bare] += 1
+    return {name: found[place] for name, place in parts.items()}
 
 
-def bare_leaf(leaf: str) -> str:
-    return _NUMBER.sub("", leaf)
+def _bare_leaf(leaf: str) -> str:
+    return _NUMBER.sub("", leaf)  # what makes it unique in its graph
 
 
 def node_runs(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[NodeRun]:
-    """Return the runs of the nodes' own ops, ordered by start.
-
-    ``trace`` is of the schedule ``steps`` (nodes). Left out are ops that run inside a function, and those
-    that TensorFlow moved to the beginning of the step.
-    """
-    ops = folded.structure.ops
-    bare = [[bare_leaf(leaf_of(ops[member].name)) for member in members] for members in folded.nodes]
-    leaves = [bare[node] for node in steps]
-    seen = [[0] * len(members) for members in leaves]
-    found: list[NodeRun] = []
-    for run in trace.runs:
-        _, *parts = run.name.split("/")  # stepN/node/op, and more inside a function that the op calls
-        position = position_of(run.name)
-        if not 0 <= position < len(leaves) or len(parts) < 2:
-            continue
-        alike = [member for member, leaf in enumerate(leaves[position]) if leaf == bare_leaf(parts[1])]
-        if alike:  # ops of one name run in their order
-            member = min(alike, key=lambda one: (seen[position][one], one))
-            seen[position][member] += 1
-            found.append(NodeRun(position, member, run))
-    return found
+    """Return the runs of the nodes' own ops, and of what these call, ordered by start."""
+    askers = askers_by_name(folded, (run.name for run in trace.runs), steps)
+    named = ((*askers.get(run.name, (0, None)), run) for run in trace.runs)
+    return [NodeRun(position, member, run) for position, member, run in named if member is not None]
 
 
 def unnamed_calls(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[UnnamedCall]:

@@ -217,18 +217,8 @@ def is_stateful(op: tf.Operation) -> bool:
     return bool(op._is_stateful)
 
 
-def captures(graph: Any) -> Iterator[tuple[Any, tf.Tensor]]:
-    """Yield (external tensor, placeholder in ``graph``) for each capture."""
-    yield from graph.captures
-
-
-def capture(graph: Any, external: Any) -> tf.Tensor:
-    """Return the tensor that stands for ``external`` inside ``graph``."""
-    return graph.capture(external)
-
-
 def given_inputs(function: Any, target: Any, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    outside = {inner.name: external for external, inner in captures(function.graph)}
+    outside = {inner.name: external for external, inner in function.graph.captures}
     left = iter(tensors)
     return [
         target.capture(outside[tensor.name]) if tensor.name in outside else next(left)
@@ -303,7 +293,7 @@ def captured_variables(function: Any) -> tuple[Any, ...]:
     """Return every variable that the concrete ``function`` reads or writes; TensorFlow lists the former."""
     known = {id(variable.handle): variable for variable in function.variables}
     unknown: list[Any] = []
-    for external, inner in captures(function.graph):
+    for external, inner in function.graph.captures:
         data = getattr(external, "_handle_data", None)
         if inner.dtype == tf.resource and id(external) not in known and data is not None and data.is_set:
             unknown.append(external)
@@ -383,23 +373,19 @@ def without_rewriting() -> Iterator[None]:
 
 
 @contextmanager
-def first_replica(strategy: Any, exchanged: Callable[[str, Any], Any]) -> Iterator[None]:
-    """Let what is traced be what ``strategy`` runs on its first replica alone.
-
-    ``exchanged``: stands for each exchange with the others, for which TensorFlow would wait. It takes what is
-    done (``sum``, ``mean``, ``first`` or the name of a method) and a tensor.
-    """
-    extended = strategy.extended
+def first_replica(replica: FirstReplica) -> Iterator[None]:
+    """Let what is traced be what the strategy runs on its first replica alone, without waiting for others."""
+    extended = replica.strategy.extended
 
     def reduced(how: Any, value: Any, options: Any = None) -> Any:
-        return tf.nest.map_structure(lambda each: exchanged(how.value.lower(), each), value)
+        return tf.nest.map_structure(lambda each: replica.exchanged(how.value.lower(), each), value)
 
     instead = {"_use_merge_call": lambda: False, "_replica_ctx_all_reduce": reduced}
     before = {name: vars(extended)[name] for name in instead if name in vars(extended)}
     for name, method in instead.items():
         setattr(extended, name, method)
     try:
-        with _FirstReplica(strategy, exchanged):
+        with replica:
             yield
     finally:
         for name in instead:
@@ -408,20 +394,23 @@ def first_replica(strategy: Any, exchanged: Callable[[str, Any], Any]) -> Iterat
             setattr(extended, name, method)
 
 
-class _FirstReplica(tf.distribute.ReplicaContext):  # type: ignore[misc]
-    def __init__(self, strategy: Any, exchanged: Callable[[str, Any], Any]) -> None:
+class FirstReplica(tf.distribute.ReplicaContext):  # type: ignore[misc]
+    def __init__(self, strategy: Any) -> None:
         super().__init__(strategy, replica_id_in_sync_group=0)
-        self._exchanged = exchanged
+
+    def exchanged(self, how: str, value: Any) -> Any:
+        """Return what stands for an exchange (``sum``, ``mean``, ``first`` or the name of a method)."""
+        raise NotImplementedError
 
     def merge_call(self, merge_fn: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return merge_fn(_Merged(self._exchanged), *args, **(kwargs or {}))
+        return merge_fn(_Merged(self), *args, **(kwargs or {}))
 
 
 class _Merged:
     """Stand for a strategy that gives all replicas the first one's value."""
 
-    def __init__(self, exchanged: Callable[[str, Any], Any]) -> None:
-        self._exchanged = exchanged
+    def __init__(self, replica: FirstReplica) -> None:
+        self._replica = replica
 
     @property
     def extended(self) -> _Merged:
@@ -432,10 +421,10 @@ class _Merged:
 
     def broadcast_to(self, value: Any, destinations: Any) -> Any:
         del destinations
-        return self._exchanged("first", value)
+        return self._replica.exchanged("first", value)
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **named: self._exchanged(name, arguments)
+        return lambda *arguments, **named: self._replica.exchanged(name, arguments)
 
 
 def local_handle(handle: Any, replica: int) -> Any:

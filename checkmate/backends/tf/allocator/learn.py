@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from checkmate.backends.tf.allocator.replay import allocations
-from checkmate.backends.tf.node_times import bare_leaf, leaf_of, op_starts
+from checkmate.backends.tf.node_times import askers_by_name, op_starts
 from checkmate.backends.tf.profiler import MemoryEvent, StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.sizes import is_reserve
 from checkmate.ir.graph import Graph
 
 _LEAST_BYTES = 256 << 10  # less is noise beside a step's peak
-_NAME = re.compile(r"step(\d+)/[^/]+/([^/]+)")  # stepN/node/op, as emission names its ops
 
 Asker = tuple[int, int]  # position in the schedule, and which of the node's ops
 Pieces = tuple[int, ...]  # which of the node's ops asked, then the bytes of each request
@@ -174,7 +172,9 @@ def _requests_by_op(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Se
         if event.requested_bytes < 0:
             if event.address in open_:
                 del held[open_.pop(event.address)][event.address]
-        elif (of := askers.get(event.op)) is not None:
+        elif event.op in askers:
+            position, member = askers[event.op]
+            of = position, len(folded.nodes[steps[position]]) - 1 if member is None else member
             if event.temporary:
                 open_[event.address] = of
                 held[of][event.address] = event.requested_bytes
@@ -182,10 +182,10 @@ def _requests_by_op(folded: FoldedStep, events: Sequence[MemoryEvent], steps: Se
                     found.scratch[of] = tuple(held[of].values())
             else:
                 outputs[of].append(event.requested_bytes)
-    for (position, member), sizes in outputs.items():
-        size = _size_of_reserve(folded, folded.nodes[steps[position]][member], sizes)
+    for of, sizes in outputs.items():
+        size = _size_of_reserve(folded, folded.nodes[steps[of[0]]][of[1]], sizes)
         if size is not None:
-            found.reserves[position, member] = size
+            found.reserves[of] = size
     return found
 
 
@@ -219,28 +219,3 @@ def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[in
         if size and node in values
         for value in values[node]
     }
-
-
-def askers_by_name(folded: FoldedStep, names: Iterable[str], steps: Sequence[int]) -> dict[str, Asker]:
-    """Return by emitted name the position in ``steps`` and the op of its node.
-
-    Several ops of one name in a node are taken in their order. An op that TensorFlow put into a node under a
-    name of its own counts as the node's last op.
-    """
-    parts = {name: (int(found[1]), found[2]) for name in set(names) if (found := _NAME.match(name))}
-    alike: dict[tuple[int, str], set[str]] = defaultdict(set)
-    for position, leaf in parts.values():
-        if position < len(steps):
-            alike[position, bare_leaf(leaf)].add(leaf)
-    places: dict[tuple[int, str], Asker] = {}
-    for (position, bare), leaves in alike.items():
-        members = folded.nodes[steps[position]]
-        leaf_by_member = [bare_leaf(leaf_of(folded.structure.ops[member].name)) for member in members]
-        same = [n for n, leaf in enumerate(leaf_by_member) if leaf == bare] or [len(members) - 1]
-        for number, leaf in enumerate(sorted(leaves, key=_numbers)):
-            places[position, leaf] = position, same[min(number, len(same) - 1)]
-    return {name: places[key] for name, key in parts.items() if key in places}
-
-
-def _numbers(leaf: str) -> list[int]:
-    return [int(each) for each in re.findall(r"\d+", leaf[len(bare_leaf(leaf)) :])]

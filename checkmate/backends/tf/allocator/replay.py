@@ -12,9 +12,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from checkmate.backends.tf.trace.coarsen import FoldedStep, scaled_next
+from checkmate.backends.tf.trace.coarsen import FoldedStep, written_over
 from checkmate.backends.tf.trace.dataflow import Key
-from checkmate.backends.tf.trace.op_kinds import GRADIENT_OVER_LOGITS
 from checkmate.backends.tf.trace.sizes import tensor_bytes
 from checkmate.ir.graph import Graph
 from checkmate.memory.step_requests import AskedBuffer, StepRequests, order_of
@@ -86,7 +85,8 @@ class _Execution:
     position: int
     reads: tuple[_TensorCopy, ...]
     writes: tuple[_TensorCopy, ...]
-    in_order: bool  # only the buffer of its first input can be taken over
+    over: int  # number of the output that may be written over one of these inputs
+    candidates: tuple[_TensorCopy, ...]
     given: Mapping[int, _TensorCopy]  # number of a list that a loop returns → the list that dies into it
 
 
@@ -115,6 +115,8 @@ class _StepReplay:
             copy.readers.append(now)
         for variable in structure.variables_read(op):
             self.variable_readers.setdefault(variable, []).append(now)
+        over, keys = written_over(structure, op, members)
+        candidates = tuple(self.current[key] for key in keys if key in self.current)
         writes = []
         given: dict[int, _TensorCopy] = {}
         for number, key in enumerate(structure.outputs(op)):
@@ -122,8 +124,7 @@ class _StepReplay:
                 given[number] = self.current[structure.given[key]]
             self.current[key] = _TensorCopy(self.sizes.get(key, 0), now, position)
             writes.append(self.current[key])
-        scaled = scaled_next(structure, op, members)
-        self.executions.append(_Execution(op, position, reads, tuple(writes), scaled, given))
+        self.executions.append(_Execution(op, position, reads, tuple(writes), over, candidates, given))
 
     def allocations(self) -> list[Allocation]:
         found: list[_OpenAllocation] = []
@@ -132,7 +133,8 @@ class _StepReplay:
             for number, written in enumerate(execution.writes):
                 source = execution.given.get(number)
                 if source not in ending:
-                    source = self._reused_input(execution, number, ending, written)
+                    over = execution.candidates if number == execution.over else ()
+                    source = next((c for c in over if c in ending and c.bytes == written.bytes), None)
                 if source is not None and source.buffer is not None:
                     source.buffer.ends.update((reader, now) for reader in source.readers if reader != now)
                     source.buffer.hold(written, now)
@@ -171,16 +173,6 @@ class _StepReplay:
             freed, size = later[-1], tensor_bytes(op.inputs[1])
             released = self.executions[freed].position
             yield _OpenAllocation(execution.op, at, size, now, freed, released, name, readers={now, *later})
-
-    def _reused_input(
-        self, execution: _Execution, number: int, ending: list[_TensorCopy], written: _TensorCopy
-    ) -> _TensorCopy | None:
-        structure = self.folded.structure
-        over_logits = structure.ops[execution.op].type in GRADIENT_OVER_LOGITS
-        if number != over_logits or not (over_logits or structure.takes_over(execution.op)):
-            return None
-        candidates = execution.reads[:1] if execution.in_order or over_logits else execution.reads
-        return next((read for read in candidates if read in ending and read.bytes == written.bytes), None)
 
 
 def allocations(

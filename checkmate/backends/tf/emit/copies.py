@@ -53,7 +53,7 @@ class Copies:
         self.replica = this_replica()
         private.copy_functions(self.traced_graph, self.graph)
         arguments = [tensor for tensor in self.folded.traced.function.inputs if tensor.dtype != tf.resource]
-        inside = {inner.name: external for external, inner in private.captures(self.traced_graph)}
+        inside = {inner.name: external for external, inner in self.traced_graph.captures}
         plain = [tensor for tensor in arguments if tensor.name not in inside]
         self.placeholders = {inner.name: given for inner, given in zip(plain, self.arguments, strict=True)}
         self._captured = inside
@@ -163,7 +163,7 @@ class Copies:
             external = self._captured[tensor.name]
             if self.replica is not None:
                 external = private.local_handle(external, self.replica)
-            self.placeholders[tensor.name] = private.capture(self.graph, external)
+            self.placeholders[tensor.name] = self.graph.capture(external)
         return self.placeholders[tensor.name]
 
     def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
@@ -228,7 +228,7 @@ def disguised_constant(structure: Structure, graph: Any, tensor: tf.Tensor) -> t
     flat = np.resize(value.ravel(), max(_LONG, value.size))
     with tf.init_scope():  # an eager tensor; one made inside the function would be a constant of it
         outside = tf.constant(flat, tensor.dtype)
-    captured = private.capture(graph, outside)
+    captured = graph.capture(outside)
     return tf.reshape(captured[: value.size], value.shape)
 
 

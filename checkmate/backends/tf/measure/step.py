@@ -19,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.outcomes import Outcome, compared
-from checkmate.backends.tf.allocator.learn import askers_by_name
 from checkmate.backends.tf.devices import (
     choose_device,
     make_exact,
@@ -39,7 +38,7 @@ from checkmate.backends.tf.measure.concrete import (
     schedule_of,
 )
 from checkmate.backends.tf.memory_check import explain_exhausted_memory, require_room
-from checkmate.backends.tf.node_times import op_starts
+from checkmate.backends.tf.node_times import askers_by_name, op_starts
 from checkmate.backends.tf.profiler import MemoryEvent, StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.of_request import trace_request

@@ -200,7 +200,9 @@ def _peak_inside(
             for key in structure.direct_inputs(op)
             if last_reader[key] == op and key not in written and (key[0] in members or key in dying)
         ]
-        reused = _reused(structure, op, members, ending)
+        number, candidates = written_over(structure, op, members)
+        size = structure.bytes_of.get((op, number), 0)
+        reused = size if any(key in ending and structure.bytes_of[key] == size for key in candidates) else 0
         reused += sum(size for key, size in allocated.items() if structure.given.get(key) in ending)
         live += sum(allocated.values())
         peak = max(peak, live - reused + structure.scratch.get(op, 0))
@@ -210,18 +212,17 @@ def _peak_inside(
     return peak
 
 
-def _reused(structure: Structure, op: int, members: tuple[int, ...], ending: list[Key]) -> int:
+def written_over(structure: Structure, op: int, members: tuple[int, ...]) -> tuple[int, list[Key]]:
+    """Return an output's number, and the inputs that it may be written over if they die with ``op``."""
     over_logits = structure.ops[op].type in GRADIENT_OVER_LOGITS
-    if not (over_logits or structure.takes_over(op)):
-        return 0
-    size = structure.bytes_of[op, int(over_logits)]
-    if over_logits or scaled_next(structure, op, members):
+    inputs = structure.direct_inputs(op) if over_logits or structure.takes_over(op) else []
+    if over_logits or _scaled_next(structure, op, members):
         first = structure.root(structure.ops[op].inputs[0])
-        ending = [key for key in ending if key == first]
-    return next((size for key in ending if structure.bytes_of[key] == size), 0)
+        inputs = [key for key in inputs if key == first]
+    return int(over_logits), inputs
 
 
-def scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
+def _scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
     """Return whether a product of two tensors is then scaled by a constant, as in GELU's gradient.
 
     TensorFlow then scales the *first* factor before it multiplies, and can write over that one's buffer only.

@@ -8,7 +8,7 @@ same schedule, and exchanges tensors where such an op stands.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -28,27 +28,31 @@ def number_of_replicas(strategy: Any) -> int:
 @contextmanager
 def as_one_replica(strategy: Any, name: str) -> Iterator[None]:
     """Let what is traced be the step ``name`` on the first replica of several."""
-    if number_of_replicas(strategy) == 1:
+    alone = number_of_replicas(strategy) == 1
+    with nullcontext() if alone else private.first_replica(_TracedReplica(strategy, name)):
         yield
-        return
 
-    def exchanged(how: str, value: Any) -> Any:
+
+class _TracedReplica(private.FirstReplica):
+    def __init__(self, strategy: Any, name: str) -> None:
+        super().__init__(strategy)
+        self._step = name
+
+    def exchanged(self, how: str, value: Any) -> Any:
         if isinstance(value, tf.IndexedSlices):
             raise TraceError(
-                f"the training step of {name!r} sums an embedding's sparse gradient over replicas, "
+                f"the training step of {self._step!r} sums an embedding's sparse gradient over replicas, "
                 "whose size is not known",
                 hint="make it dense with tf.convert_to_tensor(gradient) before it is applied, "
                 "or train on one device",
             )
         if how not in _HOW:
             raise TraceError(
-                f"the training step of {name!r} calls {how} over its replicas, which cannot be scheduled",
+                f"the training step of {self._step!r} calls {how} over its replicas, "
+                "which cannot be scheduled",
                 hint="leave merge_call out of the step, or train on one device",
             )
         return tf.raw_ops.Snapshot(input=tf.convert_to_tensor(value), name=f"{_NAME}{how}")
-
-    with private.first_replica(strategy, exchanged):
-        yield
 
 
 def require_one_process(strategy: Any, name: str) -> None:
