@@ -17,6 +17,7 @@ from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.models.model import LoadedModel, keras_model
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
 from checkmate.backends.tf.trace.trace import trace_step
+from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Device
 from checkmate.models.arrays import FLOAT, ArraySpec
 from checkmate.models.inputs import Inputs
@@ -25,6 +26,7 @@ from checkmate.request import ModelRequest
 from tests.tf.task_process import TaskProcess
 
 MODELS = Path(__file__).with_name("models.py")
+_REFUSED = Path(__file__).parent / "loading" / "refused.txt"
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +53,13 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskProcess]:
 def load(spec: Path | str, **options: Any) -> LoadedModel:
     """Load what ``spec`` names, for a batch of 4 unless told otherwise."""
     return load_model(ModelRequest(str(spec), **{"batch_size": 4, **options}))
+
+
+def assert_refused(name: str, error: CheckmateError, **named: object) -> None:
+    """Compare type, sentence and hint with what ``loading/refused.txt`` says under ``name``."""
+    entries = _REFUSED.read_text(encoding="utf-8").strip().split("\n\n")
+    wanted = dict(entry.split("\n", 1) for entry in entries)[name].format(**named)
+    assert f"{type(error).__name__}: {error}\n{error.hint}" == wanted
 
 
 def folded_model(model: Any, input_shape: tuple[int, ...], label_shape: tuple[int, ...]) -> FoldedStep:
