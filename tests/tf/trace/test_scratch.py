@@ -23,6 +23,7 @@ from checkmate.request import ModelRequest
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from tests.tf.requested import predicted_requested
 from checkmate.backends.tf.profiler import trace_run
+from checkmate.backends.tf.trace.of_request import trace_request
 from tests.tf.schedules import recompute_forward
 spec, batch = sys.argv[1], int(sys.argv[2])
 request = ModelRequest(spec, batch, device="cpu", allow_code=True)
