@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 
 from checkmate.errors import GraphError
 from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
@@ -108,14 +107,13 @@ class LayerBuilder:
         *,
         stride: int = 1,
         padding: str = "same",
-        bias: bool = False,
         name: str = "",
     ) -> Tensor:
-        """Add a convolution of each channel by itself."""
+        """Add a convolution of each channel by itself, without bias."""
         shape = (*_strided(x, kernel, stride, padding), x.channels)
         weights = kernel * kernel
         return self._add(
-            name, "DepthwiseConv2D", [x], shape, math.prod(shape) * weights, x.channels * (weights + bias)
+            name, "DepthwiseConv2D", [x], shape, math.prod(shape) * weights, x.channels * weights
         )
 
     def conv_transpose(self, x: Tensor, filters: int, kernel: int, *, stride: int, name: str = "") -> Tensor:
@@ -138,13 +136,10 @@ class LayerBuilder:
     def dropout(self, x: Tensor, *, name: str = "") -> Tensor:
         return self._add(name, "Dropout", [x], x.shape, 0)
 
-    def pool(
-        self, x: Tensor, kernel: int, *, stride: int = 0, padding: str = "valid", name: str = ""
-    ) -> Tensor:
-        """Add pooling; the stride is the kernel's size unless given."""
-        return self._add(
-            name, "Pooling2D", [x], (*_strided(x, kernel, stride or kernel, padding), x.channels), 0
-        )
+    def pool(self, x: Tensor, kernel: int, *, stride: int = 0, name: str = "") -> Tensor:
+        """Add pooling without padding; the stride is the kernel's size unless given."""
+        shape = (*_strided(x, kernel, stride or kernel, "valid"), x.channels)
+        return self._add(name, "Pooling2D", [x], shape, 0)
 
     def global_pool(self, x: Tensor, *, name: str = "") -> Tensor:
         return self._add(name, "GlobalAveragePooling2D", [x], (x.channels,), 0)
@@ -158,9 +153,9 @@ class LayerBuilder:
     def crop(self, x: Tensor, height: int, width: int, *, name: str = "") -> Tensor:
         return self._add(name, "Cropping2D", [x], (x.shape[0] - height, x.shape[1] - width, x.channels), 0)
 
-    def upsample(self, x: Tensor, factor: int = 2, *, name: str = "") -> Tensor:
+    def upsample(self, x: Tensor, *, name: str = "") -> Tensor:
         height, width, channels = x.shape
-        shape = (height * factor, width * factor, channels)
+        shape = (2 * height, 2 * width, channels)
         return self._add(name, "UpSampling2D", [x], shape, math.prod(shape))
 
     def reshape(self, x: Tensor, shape: Shape, *, name: str = "") -> Tensor:
@@ -265,26 +260,3 @@ def _backward(
         group=layer.name,
         cost=2.0 * layer.flops * batch_size,
     )
-
-
-def training_chain(layers: int, *, seed: int | None = None) -> Graph:
-    """Build ``layers`` layers in a row and their backward pass: 2·layers ops.
-
-    Backward op i reads the input and the output of layer i and the gradient so far; the last gradient is
-    kept. Activations have 4 bytes, a layer costs 1 forward and 2 backward; with a ``seed``, 1 to 8 bytes and
-    costs 1 to 4.
-    """
-    random = Random(seed)
-    builder = GraphBuilder(f"chain{layers}")
-    sizes = [4 if seed is None else random.randint(1, 8) for _ in range(layers)]
-    costs = [1.0 if seed is None else float(random.randint(1, 4)) for _ in range(layers)]
-    activations: list[int] = []
-    for i in range(layers):
-        activations.append(builder.value(f"a{i}", sizes[i]))
-        builder.op(f"forward{i}", activations[-2:-1], activations[-1:], cost=costs[i], group=f"layer{i}")
-    gradient: list[int] = []
-    for i in reversed(range(layers)):
-        read = activations[max(0, i - 1) : i + 1] + gradient
-        gradient = [builder.value(f"g{i}", sizes[max(0, i - 1)], keep=i == 0)]
-        builder.op(f"backward{i}", read, gradient, cost=2 * costs[i], phase=Phase.BACKWARD, group=f"layer{i}")
-    return builder.build()

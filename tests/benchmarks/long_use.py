@@ -40,9 +40,8 @@ from app.views.panels.op_tables import LinkTable, NeedTable
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import write_graph
-from checkmate.graphs.layers import training_chain
 from tests.benchmarks.probe import QtLog, StallProbe
-from tests.generated_graphs import training_dag
+from tests.generated_graphs import training_chain, training_dag
 
 SAMPLE = find_graph("unet-b8.graph")
 FLAT_MB = 1.0  # of growth in 1,000 moves; more is not noise

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from checkmate.formats import write_graph
-from checkmate.graphs.layers import training_chain
 from tests.end2end.test_cli import call, one_object
+from tests.generated_graphs import training_chain
 from tests.unit.reports.test_page import Parsed
 
 Capture = pytest.CaptureFixture[str]

@@ -23,8 +23,8 @@ from checkmate.cli.main import build_parser
 from checkmate.errors import LoadError, UsageError
 from checkmate.formats import write_graph
 from checkmate.formats.schedule import write_certificate
-from checkmate.graphs.layers import training_chain
 from checkmate.progress import Progress
+from tests.generated_graphs import training_chain
 
 QUICK = SolveOptions(time_limit_s=2.0)
 BUNDLED = "unet-b8.graph"

@@ -22,8 +22,8 @@ from checkmate.errors import (
     UsageError,
 )
 from checkmate.formats import write_graph
-from checkmate.graphs.layers import training_chain
 from checkmate.python_api import solve
+from tests.generated_graphs import training_chain
 
 
 def kinds(base: type[CheckmateError] = CheckmateError) -> Iterator[type[CheckmateError]]:

@@ -19,8 +19,8 @@ from checkmate.cli.main import main
 from checkmate.errors import FormatError, InfeasibleError, UsageError
 from checkmate.formats import write_graph
 from checkmate.frontiers.table import facts as frontier_facts
-from checkmate.graphs.layers import training_chain
 from checkmate.request import OnMiss
+from tests.generated_graphs import training_chain
 
 BRIEF = SolveOptions(time_limit_s=60.0)
 CLOCKS = (

@@ -201,9 +201,11 @@ class ChainSolver:
 
 def tiny_table() -> CostTable:
     """Return the table of two layers and two slots, to load the kernels with."""
-    from checkmate.graphs.layers import training_chain
+    from checkmate.graphs.layers import LayerBuilder, training_graph
 
-    graph = training_chain(2)
+    network = LayerBuilder("tiny", (1,))
+    network.dense(network.dense(network.input, 1), 1)
+    graph = training_graph(network.build(), batch_size=1)
     chain = find_chain(graph)
     assert chain is not None
     prices = price_lists(graph, chain, several_until=0.0, over=never)

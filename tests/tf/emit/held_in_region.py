@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from checkmate.backends.tf.devices import held_bytes
 from checkmate.backends.tf.emit.set_aside import fetch_region
-from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
+from tests.generated_graphs import training_chain
 
 
 def main(size: int, *, region: bool) -> None:

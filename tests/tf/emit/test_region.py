@@ -15,9 +15,9 @@ import tensorflow as tf
 from checkmate.backends.tf import memory_check
 from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_region
 from checkmate.backends.tf.environment import METERED
-from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
+from tests.generated_graphs import training_chain
 from tests.quick_start import QUICK
 
 SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice that, so it is not split

@@ -25,7 +25,6 @@ from checkmate.errors import (
     StepTooLargeError,
     VerificationError,
 )
-from checkmate.graphs.layers import training_chain
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning import known_minimum, metered, solve
@@ -34,6 +33,7 @@ from checkmate.planning.metered import BudgetFit, PredictedSearch, fit_metered
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget, format_bytes
+from tests.generated_graphs import training_chain
 
 GRAPH = training_chain(20)
 PEAK = simulate(GRAPH, Schedule.plain(GRAPH)).peak_bytes

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.graphs.layers import training_chain
 from checkmate.ir.schedule import Schedule
 from checkmate.training.limit import Limit, limit_of
 from checkmate.training.trials import TriedStep
 from checkmate.training.wording import impossible, nothing_to_save, sentence_of, what_runs, why_missed
 from checkmate.units import parse_budget, parse_bytes
+from tests.generated_graphs import training_chain
 
 MIB = 2**20
 MOST = 30  # words in a line

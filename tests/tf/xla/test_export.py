@@ -13,13 +13,13 @@ from checkmate.backends.tf.tf_step import _with_target_of, retraced_step
 from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.xla_step import XlaStep
 from checkmate.cli.step_report import report_text
-from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Graph
 from checkmate.planning.solving import keep_everything_peak, solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest, Target
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget
+from tests.generated_graphs import training_chain
 
 MODEL = """
 def make():

@@ -8,7 +8,7 @@ import pytest
 
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
-from checkmate.graphs.layers import training_chain, training_graph
+from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.reach import InputLevels, MemoryAtSizes
@@ -16,7 +16,7 @@ from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.sequence.greedy_solver import GreedySolver
-from tests.generated_graphs import training_dag
+from tests.generated_graphs import training_chain, training_dag
 
 BATCH = 4
 

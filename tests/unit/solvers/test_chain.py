@@ -14,7 +14,6 @@ import pytest
 
 from checkmate import planning
 from checkmate.formats import read_any_graph
-from checkmate.graphs.layers import training_chain
 from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -26,7 +25,7 @@ from checkmate.solvers.chain.chain_solver import actions, price_lists, steps_of
 from checkmate.solvers.chain.cost_table import CostTable, standing
 from checkmate.solvers.chain.forward_segments import find_chain
 from checkmate.solvers.problem import SolveOptions
-from tests.generated_graphs import random_dag, random_layered, training_dag
+from tests.generated_graphs import random_dag, random_layered, training_chain, training_dag
 from tests.graphs_strategies import SHARED, random_graph
 from tests.oracles import optimum
 

@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check
@@ -30,7 +29,7 @@ from checkmate.solvers.cpsat.interval_solver import (
 )
 from checkmate.solvers.engine import ENGINE_MESSAGES, EngineDone, EngineReady, EngineSteps, answers
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
-from tests.generated_graphs import training_dag
+from tests.generated_graphs import training_chain, training_dag
 from tests.oracles import Order, optimum
 from tests.unit.solvers.test_tight import tiny_graphs
 

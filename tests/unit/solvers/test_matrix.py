@@ -10,14 +10,13 @@ import itertools
 import pytest
 
 from checkmate import planning
-from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.problem import SolveOptions, SolverFeature
 from checkmate.solvers.registry import SOLVERS, find_solver
-from tests.generated_graphs import random_dag, random_layered, training_dag
+from tests.generated_graphs import random_dag, random_layered, training_chain, training_dag
 from tests.oracles import Order, optimum
 
 NAMES = [entry.name for entry in SOLVERS if not entry.missing]

@@ -11,7 +11,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.graphs.layers import training_chain
 from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.ir.arrays import Steps
 from checkmate.memory.check import check
@@ -29,7 +28,7 @@ from checkmate.solvers.sequence.restarts import (
     replay,
     with_cost,
 )
-from tests.generated_graphs import random_layered
+from tests.generated_graphs import random_layered, training_chain
 from tests.graphs_strategies import random_graph
 from tests.unit.solvers.test_local_search import peak_of
 

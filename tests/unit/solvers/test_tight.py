@@ -15,7 +15,6 @@ import pytest
 
 from checkmate import planning
 from checkmate.errors import SolveFailedError
-from checkmate.graphs.layers import training_chain
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
@@ -28,7 +27,7 @@ from checkmate.solvers.milp.pulp_engine import _highs_outcome
 from checkmate.solvers.milp.tight_model import model_size, tight_model
 from checkmate.solvers.problem import Listener, SolveOptions
 from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
-from tests.generated_graphs import random_dag, training_dag
+from tests.generated_graphs import random_dag, training_chain, training_dag
 from tests.graphs_strategies import random_graph, random_steps
 from tests.oracles import Order, optimum
 
