@@ -1,7 +1,6 @@
 """Find the bundled files: fonts, icons, profiled graphs, licences.
 
-``checkmate/resources`` is a link to ``resources/`` in a checkout, real files in a wheel.
-"""
+``checkmate/resources`` is a link to ``resources/`` in a checkout, real files in a wheel."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ def resource(*parts: str) -> Traversable:
 
 def contents(folder: str, ending: str) -> list[Traversable]:
     """Return the files of the bundled ``folder`` that end in ``ending``, by name; none where there is no such
-    folder.
-    """
+    folder."""
     there = resource(folder)
     found = there.iterdir() if there.is_dir() else iter(())
     return sorted((entry for entry in found if entry.name.endswith(ending)), key=lambda entry: entry.name)

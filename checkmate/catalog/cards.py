@@ -2,8 +2,7 @@
 
 Figures are what the maker's data sheet says, dense (without sparsity), with accumulation in float32.
 ``reserve_bytes`` is an estimate of what error correction, the driver, CUDA and TensorFlow hold: of a T4's 16
-GiB, TensorFlow's log offers 13.4 GiB.
-"""
+GiB, TensorFlow's log offers 13.4 GiB."""
 
 from __future__ import annotations
 
@@ -23,10 +22,9 @@ _GIB, _GIGA, _TERA = 2**30, 1e9, 1e12
 @dataclass(frozen=True)
 class Card:
     """One card: its memory in bytes, and its peaks per second: bytes moved, and floating-point operations.
-
     ``matrix`` is of products and convolutions of float32 values; they are in TF32 where the card has it,
-    TensorFlow's default. ``half`` is the same of float16 and bfloat16 values, ``vector`` of everything else.
-    """
+    TensorFlow's default. ``half`` is the same of float16 and bfloat16 values, ``vector`` of everything
+    else."""
 
     name: str
     memory_bytes: int

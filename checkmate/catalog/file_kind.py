@@ -44,8 +44,7 @@ def begins_as_model(path: Path) -> bool:
 
 def model_file_kind(path: Path) -> str:
     """Return ``.keras`` (a zip archive with the ``config.json`` of a Keras model) or ``.h5``; raise for other
-    content.
-    """
+    content."""
     if path.is_dir():
         raise UnsupportedFormatError(
             f"{path} is a folder, not a .keras or .h5 file; a SavedModel has no Keras layers to train",

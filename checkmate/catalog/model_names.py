@@ -37,8 +37,7 @@ def require_named(request: ModelRequest) -> None:
 
 def is_built_here(spec: str) -> bool:
     """Tell whether ``spec`` is code to build a model by, not a file. A sample's name wins over a file called
-    the same.
-    """
+    the same."""
     by_name = spec.startswith(APPLICATIONS) or find_sample(spec) is not None or is_in_zoo(spec)
     return by_name or ".py:" in spec
 

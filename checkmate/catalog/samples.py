@@ -1,8 +1,7 @@
 """The sample models by name, and what the start page shows of the bundled graphs.
 
 ``python -m resources.make_samples`` made the table of the graphs: neither TensorFlow nor numpy is needed
-here.
-"""
+here."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from checkmate.catalog.bundled import resource
 @dataclass(frozen=True)
 class Sample:
     """``input_shape``: without the batch. ``batch_size``: what a laptop trains in about a second and half a
-    gigabyte.
-    """
+    gigabyte."""
 
     name: str
     description: str
@@ -55,11 +53,9 @@ _LISTS = ("plain_bytes", "kept_bytes", "steps")
 
 @dataclass(frozen=True)
 class ShownSample:
-    """A bundled graph: what it shows, and two of its memory curves, in live bytes per step.
-
-    ``kept_bytes`` are those of a schedule within ``share`` of the peak of ``plain_bytes``, whose cost is
-    ``extra_cost`` more (a fraction). ``proved``: no schedule within that memory costs less.
-    """
+    """A bundled graph: what it shows, and two of its memory curves, in live bytes per step. ``kept_bytes``
+    are those of a schedule within ``share`` of the peak of ``plain_bytes``, whose cost is ``extra_cost`` more
+    (a fraction). ``proved``: no schedule within that memory costs less."""
 
     graph: str
     title: str

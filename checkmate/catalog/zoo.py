@@ -1,8 +1,7 @@
 """List the models on which prediction is compared with measurement; a request names one as ``zoo.NAME``.
 
 They cover the models and kinds of training that Keras users bring. ``checkmate.models.zoo_networks`` builds
-them.
-"""
+them."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ PREFIX = "zoo."
 @dataclass(frozen=True)
 class ZooModel:
     """``size``: one sample's input. ``batch_size``: a step takes seconds on two cores; ``quick``: well under
-    one.
-    """
+    one."""
 
     name: str
     description: str

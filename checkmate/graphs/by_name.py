@@ -54,8 +54,7 @@ def is_graph_file(given: Path | str) -> bool:
 
 def names_graph(given: Path | str) -> bool:
     """Return whether ``given`` stands for a graph: a file, a bundled one or ``paper.NAME``; else it is a
-    model.
-    """
+    model."""
     return is_graph_file(given) or is_paper_name(str(given))
 
 

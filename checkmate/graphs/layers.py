@@ -10,8 +10,7 @@ A training step is built as the paper builds it: one op per layer, then the loss
 layer in reverse order. The gradient op of a layer reads the layer's output, the outputs of the layers that
 read it, and their gradients; that of the last layer reads the loss. It costs twice the layer and makes a
 value of its output's size. The gradient of the first layer is kept. Gradients of parameters are not values:
-parameters and their gradients are fixed bytes. The network's input is not counted.
-"""
+parameters and their gradients are fixed bytes. The network's input is not counted."""
 
 from __future__ import annotations
 
@@ -73,10 +72,8 @@ class Network:
 
 
 class LayerBuilder:
-    """Collect layers in order: every method adds one and returns its output.
-
-    Convolutions and pooling take square kernels. ``same`` padding is TensorFlow's: ceil(size / stride).
-    """
+    """Collect layers in order: every method adds one and returns its output. Convolutions and pooling take
+    square kernels. ``same`` padding is TensorFlow's: ceil(size / stride)."""
 
     def __init__(self, name: str, input_shape: Shape) -> None:
         self._name, self._layers = name, list[Layer]()
@@ -201,8 +198,7 @@ FLOAT_BYTES = 4
 
 def training_graph(network: Network, batch_size: int) -> Graph:
     """Return the training step of ``network``: 2·layers + 1 ops with one float32 value each; costs are in
-    operations.
-    """
+    operations."""
     builder = GraphBuilder(network.name)
     for layer in network.layers:
         _forward(builder, layer, batch_size)

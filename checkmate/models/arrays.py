@@ -24,10 +24,7 @@ class ArraySpec:
 
 def random_input(random: np.random.Generator, spec: ArraySpec, vocabulary: int) -> np.ndarray:
     """Return random values for an input. ``vocabulary``: how many token ids are legal; 0 where it holds no
-    ids.
-
-    Ids avoid 0 if they can: it often means padding, and a step without padding is the one to measure.
-    """
+    ids. Ids avoid 0 if they can: it often means padding, and a step without padding is the one to measure."""
     if spec.dtype == "bool":
         return random.integers(0, 2, spec.shape)
     if vocabulary:

@@ -1,8 +1,7 @@
 """Look into the HDF5 data of a model file, in a process of its own.
 
 HDF5's library may run for ever, or crash, on a damaged file: the process has a limit of the processor's time
-and of memory. A file that says that it holds far more than it does, or that reads other files, is refused.
-"""
+and of memory. A file that says that it holds far more than it does, or that reads other files, is refused."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class Declared:
 
 def require_own_data(path: Path, kind: str) -> None:
     """Raise unless the model file itself holds what it declares. What HDF5 cannot read is left to Keras,
-    which says why.
-    """
+    which says why."""
     command = module_command("checkmate.models.declared", str(path), kind)
     ended = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
     if ended.returncode < 0:

@@ -20,10 +20,8 @@ _EXAMPLES = {1: (128,), 2: (128, 64), 3: (224, 224, 3), 4: (16, 64, 64, 3)}  # b
 @dataclass(frozen=True)
 class Inputs:
     """Hold the flat specs of one batch, and their structure: the index of a spec wherever the call takes a
-    tensor.
-
-    ``vocabularies``: per spec how many token ids are legal (ids from 0), 0 where the values are no ids.
-    """
+    tensor. ``vocabularies``: per spec how many token ids are legal (ids from 0), 0 where the values are no
+    ids."""
 
     specs: tuple[ArraySpec, ...]
     structure: Any
@@ -36,11 +34,9 @@ class Inputs:
 
 
 def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
-    """Return ``model`` with its open inputs at ``shape``, and whether it was rebuilt with the same weights.
-
-    A single input is set to ``shape`` even where the model fixes another size, if its layers and weights
-    allow it.
-    """
+    """Return ``model`` with its open inputs at ``shape``, and whether it was rebuilt with the same weights. A
+    single input is set to ``shape`` even where the model fixes another size, if its layers and weights allow
+    it."""
     inputs = inputs_of(model)
     if not inputs:
         return model, False
@@ -93,8 +89,7 @@ def index_structure(tensors: Any) -> Any:
 
 def build_subclassed(model: Any, inputs: Inputs) -> Any:
     """Call ``model`` symbolically, which creates its weights; return its symbolic outputs, or raise a
-    ``TraceError``.
-    """
+    ``TraceError``."""
     tensors = [keras.KerasTensor(spec.shape, spec.dtype) for spec in inputs.specs]
     try:
         return model(keras.tree.map_structure(lambda index: tensors[index], inputs.structure))
@@ -140,8 +135,7 @@ def _spec(tensor: Any, batch_size: int) -> ArraySpec:
 
 def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
     """Take ``--input-shape``, else the shapes that the model was built with; vectors are ids if it embeds
-    any.
-    """
+    any."""
     shapes: Any = None if request.input_shape is None else (None, *request.input_shape)
     if shapes is None:
         shapes = (model.get_build_config() or {}).get("input_shape")
@@ -186,11 +180,8 @@ def _shape_hint(shape: Sequence[int | None], *, tokens: bool) -> str:
 
 
 def _vocabulary(model: Any, tensor: Any, spec: ArraySpec) -> int:
-    """Return how many ids are legal in an input; 0 where its values are no ids.
-
-    It is the size of the smallest table that reads the input, directly or inside a layer; 2 for other
-    integers.
-    """
+    """Return how many ids are legal in an input; 0 where its values are no ids. It is the size of the
+    smallest table that reads the input, directly or inside a layer; 2 for other integers."""
     sizes = [size for layer in readers(model, tensor) if (size := _embedding_size(layer))]
     if not sizes and spec.is_integer:
         # Some layer lies between the input and the tables. An id of the smallest table is legal in all.

@@ -1,8 +1,7 @@
 """Find what the layers of a Keras model read and produce, and shorten Keras's errors to one line.
 
 Three attributes are private to Keras (``_keras_history``, ``_inbound_nodes``, ``_outbound_nodes``). They are
-used here only; ``tests/tf/loading/test_keras_graph.py`` fails loudly if a release changes them.
-"""
+used here only; ``tests/tf/loading/test_keras_graph.py`` fails loudly if a release changes them."""
 
 from __future__ import annotations
 
@@ -30,11 +29,9 @@ def walk_layers(root: Any) -> Iterator[Any]:
 
 
 def forget_unused(model: Any) -> bool:
-    """Let go of the layers that ``model`` does not use; return whether any.
-
-    A layer knows every layer that reads it. So a network on an inner layer of another one, such as a U-Net on
-    VGG16, keeps the other's remaining layers and weights in memory.
-    """
+    """Let go of the layers that ``model`` does not use; return whether any. A layer knows every layer that
+    reads it. So a network on an inner layer of another one, such as a U-Net on VGG16, keeps the other's
+    remaining layers and weights in memory."""
     layers = list(walk_layers(model))
     used = {id(each) for layer in layers for each in (layer, *getattr(layer, "operations", ()))}
     found = False
@@ -87,8 +84,7 @@ def readers(model: Any, tensor: Any) -> Iterator[Any]:
 
 def calls(model: Any) -> list[tuple[Any, list[Any], list[Any]]]:
     """Return every call in a model as (operation, tensors read, tensors made), in a valid order, without
-    inputs.
-    """
+    inputs."""
     found: list[tuple[Any, list[Any], list[Any]]] = []
     done = {id(tensor) for tensor in inputs_of(model)}
     stack = [(tensor, False) for tensor in reversed(outputs_of(model))]
@@ -121,11 +117,9 @@ def reason(error: BaseException, limit: int = 300) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what ``error`` says first, shortened.
-
-    AutoGraph puts the place in the user's code first; what went wrong is the last line then. Keras puts the
-    layer first that was called, and what it was called with last.
-    """
+    """Return what ``error`` says first, shortened. AutoGraph puts the place in the user's code first; what
+    went wrong is the last line then. Keras puts the layer first that was called, and what it was called with
+    last."""
     text = _DUMPS.split(_COLOURS.sub("", str(error)))[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not _CALLED.match(line)] or lines or [type(error).__name__]

@@ -43,8 +43,7 @@ def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) 
 
 def recompile(target: Any, source: Any, *, loss: Any = None, optimizer: Any = None) -> None:
     """Compile ``target`` as ``source`` is, without metrics, or with another loss or optimizer. A new
-    optimizer has no state.
-    """
+    optimizer has no state."""
     target.compile(
         optimizer=optimizer or type(source.optimizer).from_config(source.optimizer.get_config()),
         loss=source.loss if loss is None else loss,

@@ -1,8 +1,7 @@
 """Read a whole Keras model from a ``.keras`` or ``.h5`` file, safely, compiled as it was when it was saved.
 
 The training configuration is read part by part, because Keras gives up on the whole file if one part is
-unknown here. Metrics are left out.
-"""
+unknown here. Metrics are left out."""
 
 from __future__ import annotations
 
@@ -170,8 +169,7 @@ _DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, Impor
 
 def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest) -> list[str]:
     """Compile ``model`` by ``config`` as Keras wrote it; return notes. The request replaces what is unknown
-    here.
-    """
+    here."""
     if not isinstance(config, Mapping) or not config:
         return []
     notes: list[str] = []

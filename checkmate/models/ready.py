@@ -42,8 +42,7 @@ class ReadyModel:
 
 def find_model(request: ModelRequest, steps: tuple[type, ...]) -> Found:
     """Return the model or step that ``request`` names. ``steps``: types of compiled functions, which make no
-    step.
-    """
+    step."""
     spec = request.model
     if not is_built_here(spec):
         path = Path(spec)

@@ -28,8 +28,7 @@ _PAIR = "return both: (step, example), where example is a tuple of the step's ar
 class FromCode:
     """``subject``: a ``keras.Model``, or a function of tensors that is a training step. ``example``: a batch
     as its step takes it, where one came with it; for a function a tuple of its arguments, or its only one.
-    ``sized``: the function was called with the batch size, so another call gives another one.
-    """
+    ``sized``: the function was called with the batch size, so another call gives another one."""
 
     subject: Any
     example: Any = None
@@ -39,11 +38,9 @@ class FromCode:
 
 def from_code(spec: str, *, allow_code: bool, batch_size: int, steps: tuple[type, ...]) -> FromCode:
     """Return what ``file.py:function`` returns or names: a model, or a pair of a training step (or a model)
-    and an example.
-
-    A parameter ``batch_size`` gets it. The file runs as a module of its own and can import its neighbours.
-    What it prints goes to standard error. ``__cause__`` of a ``ModelReadError`` is the code's own error.
-    """
+    and an example. A parameter ``batch_size`` gets it. The file runs as a module of its own and can import
+    its neighbours. What it prints goes to standard error. ``__cause__`` of a ``ModelReadError`` is the code's
+    own error."""
     file_name, _, function_name = spec.rpartition(":")
     path = Path(file_name)
     require_code(spec, allow_code=allow_code)

@@ -31,10 +31,8 @@ _REFUSED = Path(__file__).parent / "loading" / "refused.txt"
 
 @pytest.fixture(autouse=True)
 def process_left_as_found() -> Iterator[None]:
-    """Check that no test changes the process for the next.
-
-    No dtype policy, import path or unsafe mode of Keras may stay.
-    """
+    """Check that no test changes the process for the next. No dtype policy, import path or unsafe mode of
+    Keras may stay."""
     random.seed(20)  # Keras draws its default seeds from here
     policy, path = keras.config.dtype_policy().name, list(sys.path)
     yield

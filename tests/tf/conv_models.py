@@ -1,7 +1,6 @@
 """Build five small convolutional networks of the usual kinds.
 
-Tests load them as ``conv_models.py:name``.
-"""
+Tests load them as ``conv_models.py:name``."""
 
 from __future__ import annotations
 
@@ -44,10 +43,8 @@ def residual():
 
 
 def separable():
-    """Return depthwise and pointwise convolutions, as in MobileNet.
-
-    They have batch normalisation and ReLU6.
-    """
+    """Return depthwise and pointwise convolutions, as in MobileNet. They have batch normalisation and
+    ReLU6."""
     inputs = keras.Input((32, 32, 3))
     x = _conv(inputs, 16)
     for filters, stride in ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1)):

@@ -17,10 +17,8 @@ _MODELS = Path(__file__).with_name("small_models.py")
 
 
 class FakeGpu:
-    """Hold the GPUs that TensorFlow sees.
-
-    These are the ones that are shown (None: nobody chose), and whether a runtime holds them.
-    """
+    """Hold the GPUs that TensorFlow sees. These are the ones that are shown (None: nobody chose), and whether
+    a runtime holds them."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, *, taken: bool = False, names: tuple[str, ...] = ("Fake 16",)
@@ -50,10 +48,8 @@ class FakeGpu:
 
 
 def folded_for_gpu(monkeypatch: pytest.MonkeyPatch, model: str, batch_size: int = 8) -> FoldedStep:
-    """Return the step of a small model as it is folded for a GPU.
-
-    Another model is named as ``file.py:name``.
-    """
+    """Return the step of a small model as it is folded for a GPU. Another model is named as
+    ``file.py:name``."""
     FakeGpu(monkeypatch)
     spec = model if ":" in model or "." in model else f"{_MODELS}:{model}"
     request = ModelRequest(spec, batch_size, device="gpu", allow_code=True)

@@ -2,8 +2,7 @@
 
 Run as a script with Eigen kernels: ``python five_steps.py ANSWER.json MODEL...`` writes for each model
 whether each variable and each metric ended up with the same bits, which types of ops were computed again, and
-how often state is assigned in the trace and in the emitted step.
-"""
+how often state is assigned in the trace and in the emitted step."""
 
 from __future__ import annotations
 
@@ -51,10 +50,8 @@ def batch_norm() -> Any:
 
 
 def metrics() -> Any:
-    """Return a model with metrics for each output.
-
-    They are weighted and not, count and keep histograms. Each output has a loss tracker.
-    """
+    """Return a model with metrics for each output. They are weighted and not, count and keep histograms. Each
+    output has a loss tracker."""
     inputs = keras.Input((32, 32, 3))
     x = layers.Conv2D(16, 3, padding="same", activation="relu")(inputs)
     x = layers.Conv2D(16, 3, padding="same", activation="gelu")(x)

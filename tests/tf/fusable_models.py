@@ -5,8 +5,7 @@ those of TensorFlow 2.21's remapper (convolution, depthwise convolution or produ
 normalisation + addition + activation; sigmoid x input; GELU; layer normalisation; scaled and masked
 products), of oneDNN's layout pass (convolution + bias; padding + convolution; filter gradient + bias gradient
 that read one tensor), and of its arithmetic, constant folding and function passes. Sized for a batch of 8:
-tensors of 16 KiB (scheduled) to 128 KiB.
-"""
+tensors of 16 KiB (scheduled) to 128 KiB."""
 
 from __future__ import annotations
 
@@ -41,10 +40,8 @@ def convolutions():
 
 
 def shared_gradient():
-    """Return sums of biased convolutions.
-
-    One tensor is the gradient that several filter and bias gradients read.
-    """
+    """Return sums of biased convolutions. One tensor is the gradient that several filter and bias gradients
+    read."""
     inputs = x = keras.Input((12, 12, 8))
     for _ in range(2):
         left, right = layers.Conv2D(8, 3, padding="same")(x), layers.Conv2D(8, 1, padding="same")(x)
@@ -54,10 +51,8 @@ def shared_gradient():
 
 
 def padded():
-    """Return padding read by several kinds of convolutions.
-
-    They are trained, frozen, with and without a bias; the padding is read once and twice.
-    """
+    """Return padding read by several kinds of convolutions. They are trained, frozen, with and without a
+    bias; the padding is read once and twice."""
     inputs = x = keras.Input((12, 12, 8))
     for trainable in (True, False, True, False):
         p = layers.ZeroPadding2D(1)(x)
@@ -68,10 +63,8 @@ def padded():
 
 
 def depthwise():
-    """Return depthwise and separable convolutions, and pooling.
-
-    They have a bias and an activation. The gradient of the pooling reads what oneDNN keeps.
-    """
+    """Return depthwise and separable convolutions, and pooling. They have a bias and an activation. The
+    gradient of the pooling reads what oneDNN keeps."""
     inputs = x = keras.Input((12, 12, 8))
     for activation in ("relu", "relu6", "elu"):
         x = layers.DepthwiseConv2D(3, padding="same", activation=activation)(x)
@@ -81,10 +74,8 @@ def depthwise():
 
 
 class Standardised(layers.Layer):
-    """Convolve with a kernel that is computed from the weights.
-
-    The order may put that computation between padding and convolution.
-    """
+    """Convolve with a kernel that is computed from the weights. The order may put that computation between
+    padding and convolution."""
 
     def build(self, shape):
         self.weights_ = self.add_weight(shape=(3, 3, shape[-1], shape[-1]), name="weights")
@@ -100,10 +91,8 @@ class Standardised(layers.Layer):
 
 
 def standardised():
-    """Return padding, then a convolution whose kernel is scheduled too.
-
-    The step of the kernel can stand between the two.
-    """
+    """Return padding, then a convolution whose kernel is scheduled too. The step of the kernel can stand
+    between the two."""
     inputs = x = keras.Input((12, 12, 24))
     x = layers.Conv2D(24, 1)(x)
     for _ in range(2):
@@ -124,10 +113,8 @@ class FusedNorm(layers.Layer):
 
 
 def normalised():
-    """Return batch normalisation, as one op and decomposed.
-
-    An addition and an activation follow; it is frozen after a convolution.
-    """
+    """Return batch normalisation, as one op and decomposed. An addition and an activation follow; it is
+    frozen after a convolution."""
     inputs = x = keras.Input((12, 12, 8))
     for number in range(2):
         y = FusedNorm()(layers.Conv2D(8, 3, padding="same", use_bias=bool(number))(x))
@@ -140,10 +127,8 @@ def normalised():
 
 
 def products():
-    """Return products of several kinds, and layer normalisation.
-
-    They are products + bias + activation, scaled, masked and soft-maxed products.
-    """
+    """Return products of several kinds, and layer normalisation. They are products + bias + activation,
+    scaled, masked and soft-maxed products."""
     inputs = x = keras.Input((16, 32))
     for activation in ("relu", "gelu", "tanh", "sigmoid", "elu"):
         y = layers.Dense(32, activation=activation)(x)
@@ -158,10 +143,8 @@ def products():
 
 
 def arithmetic():
-    """Return what the arithmetic passes rewrite.
-
-    These are common factors, sums of sums, twin branches, neutral elements and paired transposes.
-    """
+    """Return what the arithmetic passes rewrite. These are common factors, sums of sums, twin branches,
+    neutral elements and paired transposes."""
 
     def hoisted(x, y, z):
         return tf.add_n([x * y, x * z, x * 2.0]) + tf.add_n([y, z, x])
@@ -186,10 +169,8 @@ def arithmetic():
 
 
 def transposed():
-    """Return convolutions between transposes, and transposed convolutions.
-
-    Channels-first code makes such transposes, in two and three dimensions.
-    """
+    """Return convolutions between transposes, and transposed convolutions. Channels-first code makes such
+    transposes, in two and three dimensions."""
     inputs = x = keras.Input((8, 12, 12))
     for _ in range(2):
         y = layers.Conv2D(8, 3, padding="same", activation="relu")(layers.Permute((2, 3, 1))(x))
@@ -202,10 +183,8 @@ def transposed():
 
 
 def small_gradients():
-    """Return a model whose bias gradients are too small to be scheduled.
-
-    Its filter gradients are big enough.
-    """
+    """Return a model whose bias gradients are too small to be scheduled. Its filter gradients are big
+    enough."""
     inputs = x = keras.Input((4, 4, 32))
     for _ in range(3):
         y = layers.Conv2D(24, 3, padding="same", activation="relu")(x)
@@ -225,10 +204,8 @@ class Branches(layers.Layer):
 
 
 def control_flow():
-    """Return loops of recurrent layers, and a branch and a loop of TensorFlow.
-
-    They stand between ops that are fused.
-    """
+    """Return loops of recurrent layers, and a branch and a loop of TensorFlow. They stand between ops that
+    are fused."""
     inputs = x = keras.Input((16, 32))
     x = layers.Dense(32, activation="relu")(x)
     x = layers.Add()([layers.LSTM(32, return_sequences=True)(x), layers.Dense(32)(x)])

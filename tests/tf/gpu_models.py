@@ -1,7 +1,6 @@
 """Build compiled models whose step differs on a GPU.
 
-Tests load them as ``gpu_models.py:name``.
-"""
+Tests load them as ``gpu_models.py:name``."""
 
 import keras
 from keras import layers
@@ -44,10 +43,8 @@ def half():
 
 
 class Counted(layers.Layer):
-    """Add whole numbers that are made on the way.
-
-    ``kind`` is their type. They are read as floats only when small.
-    """
+    """Add whole numbers that are made on the way. ``kind`` is their type. They are read as floats only when
+    small."""
 
     def __init__(self, kind):
         super().__init__()

@@ -1,8 +1,7 @@
 """Train models on two replicas, plainly and within a budget.
 
-They are trained by ``fit``, by their own step, and by custom loops. Run as a script:
-``python mirrored.py ANSWER.json``; the two replicas are logical devices of the one CPU.
-"""
+They are trained by ``fit``, by their own step, and by custom loops. Run as a script: ``python mirrored.py
+ANSWER.json``; the two replicas are logical devices of the one CPU."""
 
 from __future__ import annotations
 
@@ -26,10 +25,8 @@ X, Y = RANDOM.random((4096 + 500, 64), dtype=np.float32), RANDOM.integers(0, 10,
 
 
 def dense_model() -> Any:
-    """Return the same model in each call.
-
-    Its activations take 1 MiB for 1,024 examples. Its ops need no scratch memory.
-    """
+    """Return the same model in each call. Its activations take 1 MiB for 1,024 examples. Its ops need no
+    scratch memory."""
     keras.utils.set_random_seed(0)
     inputs = x = keras.Input((64,))
     for _ in range(6):

@@ -1,8 +1,7 @@
 """Build compiled models that each have one difficulty of real networks.
 
 Tests load them as ``models.py:name``. Sized for a batch of 8: activations of 32 KiB to 1 MiB, a step in
-milliseconds.
-"""
+milliseconds."""
 
 import keras
 import tensorflow as tf
@@ -104,10 +103,8 @@ def regularized():
 
 
 def random_layers():
-    """Return layers that each draw random numbers.
-
-    The same seed must give the same numbers when they are computed again.
-    """
+    """Return layers that each draw random numbers. The same seed must give the same numbers when they are
+    computed again."""
     inputs = keras.Input((32, 32, 3))
     x = layers.GaussianNoise(0.1, seed=1)(inputs)
     x = layers.Conv2D(16, 3, padding="same", activation="silu")(x)
@@ -198,10 +195,8 @@ def accumulated():
 
 
 def frozen_front():
-    """Return a model whose first half is not trained.
-
-    That half has no backward pass, and its statistics stand still.
-    """
+    """Return a model whose first half is not trained. That half has no backward pass, and its statistics
+    stand still."""
     inputs = keras.Input((32, 32, 3))
     x = layers.Conv2D(16, 3, padding="same", trainable=False)(inputs)
     x = layers.ReLU()(layers.BatchNormalization(trainable=False)(x))

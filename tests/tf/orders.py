@@ -1,7 +1,6 @@
 """Make schedules that provoke TensorFlow's graph passes.
 
-They are valid, pointless, and as far from the traced order as the graph permits.
-"""
+They are valid, pointless, and as far from the traced order as the graph permits."""
 
 from __future__ import annotations
 
@@ -45,10 +44,8 @@ def reversed_order(graph: Graph) -> list[int]:
 
 
 def with_recomputations(graph: Graph, order: Sequence[int], random: Random, share: float) -> list[int]:
-    """Return ``order`` with recomputations at random places.
-
-    There are about ``share`` per step, each of an op that was computed before.
-    """
+    """Return ``order`` with recomputations at random places. There are about ``share`` per step, each of an
+    op that was computed before."""
     steps: list[int] = []
     done: list[int] = []
     for op in order:
@@ -71,10 +68,8 @@ def random_steps(graph: Graph, random: Random) -> list[int]:
 
 
 def pairs(graph: Graph) -> list[tuple[int, int]]:
-    """Return the pairs of ops that a pass could merge.
-
-    One reads the other's output, or both read one value.
-    """
+    """Return the pairs of ops that a pass could merge. One reads the other's output, or both read one
+    value."""
     found: set[tuple[int, int]] = set()
     for value in range(len(graph.values)):
         readers = [op for op in range(graph.n) if value in graph.ops[op].inputs]
@@ -84,10 +79,8 @@ def pairs(graph: Graph) -> list[tuple[int, int]]:
 
 
 def far_apart(graph: Graph, first: int, second: int) -> Iterator[list[int]]:
-    """Return schedules with as much as possible between two ops.
-
-    ``first`` and ``second`` run once each, and either or both again.
-    """
+    """Return schedules with as much as possible between two ops. ``first`` and ``second`` run once each, and
+    either or both again."""
     before = producers(graph)
     needed = closure(first, before)
     after: list[set[int]] = [set() for _ in range(graph.n)]

@@ -2,8 +2,7 @@
 
 Run as a script in a fresh process: ``python own_steps.py PROGRAM BUDGET|plain ANSWER.npz``. It runs four
 steps and writes what each returned, the state after them, the allocator's peak in each and what was planned.
-Each program is written as users write them.
-"""
+Each program is written as users write them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Test what ``rematerialize`` says of steps that are not Keras's own.
 
-It refuses those that a trial run would change for good, and leaves the others as they were.
-"""
+It refuses those that a trial run would change for good, and leaves the others as they were."""
 
 from __future__ import annotations
 

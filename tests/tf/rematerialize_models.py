@@ -1,7 +1,6 @@
 """Test the one line in user code, and the bare step: every kind of model.
 
-What cannot be planned is refused; nothing else in the process changes.
-"""
+What cannot be planned is refused; nothing else in the process changes."""
 
 from __future__ import annotations
 
@@ -76,10 +75,8 @@ def test_inputs_and_outputs_by_name() -> None:
 
 
 def augmented() -> Any:
-    """Return a model that is built by its first batch.
-
-    It has random augmentation and an added loss by a regularizer.
-    """
+    """Return a model that is built by its first batch. It has random augmentation and an added loss by a
+    regularizer."""
     return keras.Sequential(
         [
             layers.Rescaling(2.0),
@@ -259,10 +256,8 @@ def test_batches_that_cannot_be_planned() -> None:
 
 
 def test_import_and_use_leave_the_process_as_it_was() -> None:
-    """Check that the process is not changed.
-
-    No environment variable, TensorFlow option, Keras setting or class attribute is touched.
-    """
+    """Check that the process is not changed. No environment variable, TensorFlow option, Keras setting or
+    class attribute is touched."""
     program = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})

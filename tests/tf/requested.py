@@ -10,10 +10,8 @@ from checkmate.ir.graph import Graph
 
 
 def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> int:
-    """Return the peak in bytes; those held before the step do not count.
-
-    ``graph``: ``folded.graph``, or the same with what was learned on the device.
-    """
+    """Return the peak in bytes; those held before the step do not count. ``graph``: ``folded.graph``, or the
+    same with what was learned on the device."""
     buffers = [*allocations(folded, steps, graph), *scratch_of_nodes(folded, graph, steps)]
     moments = [(buffer.born, 0, buffer.bytes) for buffer in buffers]
     moments += [(buffer.freed, 1, -buffer.bytes) for buffer in buffers]

@@ -7,10 +7,8 @@ from checkmate.ir.schedule import Schedule
 
 
 def recompute_forward(graph: Graph) -> Schedule:
-    """Return a schedule that recomputes all it can of the forward pass.
-
-    Each op runs again just before its first reader in the backward pass.
-    """
+    """Return a schedule that recomputes all it can of the forward pass. Each op runs again just before its
+    first reader in the backward pass."""
     border = max(i for i, op in enumerate(graph.ops) if op.phase in (Phase.FORWARD, Phase.LOSS)) + 1
     again = {i for i in range(border) if graph.ops[i].phase is Phase.FORWARD and graph.ops[i].recomputable}
     steps = list(range(border))

@@ -1,7 +1,6 @@
 """Build small compiled models with tensors big enough to be metered.
 
-Tests load them as ``small_models.py:name``.
-"""
+Tests load them as ``small_models.py:name``."""
 
 import keras
 import tensorflow as tf
@@ -58,10 +57,8 @@ class AddingCell(layers.Layer):
 
 
 def bidirectional():
-    """Return two loops side by side, and one with an input that is not kept.
-
-    The gradient of that loop does not need the input.
-    """
+    """Return two loops side by side, and one with an input that is not kept. The gradient of that loop does
+    not need the input."""
     inputs = keras.Input((32, 64))
     x = layers.Bidirectional(layers.LSTM(64, return_sequences=True))(inputs)
     x = layers.RNN(AddingCell(), return_sequences=True)(layers.Dense(128)(x))
@@ -213,10 +210,8 @@ def two_heads():
 
 
 def grouped():
-    """Return grouped convolutions between ops that take almost no time.
-
-    Keras lets XLA compile such convolutions on a CPU.
-    """
+    """Return grouped convolutions between ops that take almost no time. Keras lets XLA compile such
+    convolutions on a CPU."""
     x = inputs = keras.Input((32, 32, 32))
     for _ in range(2):
         x = layers.Activation("gelu")(layers.Conv2D(32, 5, padding="same", groups=32)(x))
@@ -226,10 +221,8 @@ def grouped():
 
 
 def residual():
-    """Return six blocks at one resolution.
-
-    Their activations hold most of the step's memory, however the executor orders it.
-    """
+    """Return six blocks at one resolution. Their activations hold most of the step's memory, however the
+    executor orders it."""
     x = layers.Conv2D(16, 3, padding="same")(inputs := keras.Input((32, 32, 3)))
     for _ in range(6):
         y = layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same", activation="relu")(x))

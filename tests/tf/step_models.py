@@ -1,7 +1,6 @@
 """Make small training steps of one's own, with tensors that are metered.
 
-Tests load them as ``step_models.py:name``. Each is written as users write them.
-"""
+Tests load them as ``step_models.py:name``. Each is written as users write them."""
 
 import keras
 import numpy as np

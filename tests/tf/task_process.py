@@ -1,8 +1,7 @@
 """Compare a test file's models in one process with Eigen's kernels.
 
 TensorFlow is then imported once. The product compares each schedule in a process of its own
-(``checkmate.backends.tf.tasks``), which the tests of other files prove.
-"""
+(``checkmate.backends.tf.tasks``), which the tests of other files prove."""
 
 from __future__ import annotations
 

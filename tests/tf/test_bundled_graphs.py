@@ -1,7 +1,6 @@
 """Test that the bundled graphs are today's steps of the samples.
 
-Their schedules must hold on a device with other kernels too.
-"""
+Their schedules must hold on a device with other kernels too."""
 
 from __future__ import annotations
 
@@ -53,10 +52,8 @@ def test_every_bundled_graph_is_made_by_the_script_and_found_by_name() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bundled_graph_is_the_sample_s_step(name: str) -> None:
-    """Compare the bundled graph with the sample's step.
-
-    If this fails, the step has changed: make the graphs again with ``python -m resources.make_graphs``.
-    """
+    """Compare the bundled graph with the sample's step. If this fails, the step has changed: make the graphs
+    again with ``python -m resources.make_graphs``."""
     graph = bundled(name)
     now = traced(name, Kernels(graph.metadata["kernels"]))
     assert step_fingerprint(graph) == now.fingerprint

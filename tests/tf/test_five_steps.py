@@ -1,7 +1,6 @@
 """Test that five steps of ``fit`` under a schedule keep the plain state.
 
-The schedule recomputes the forward pass; every bit of state is compared with plain training.
-"""
+The schedule recomputes the forward pass; every bit of state is compared with plain training."""
 
 from __future__ import annotations
 
@@ -48,10 +47,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 def assert_same(found: Mapping[str, Any]) -> None:
-    """Check that all bits are the same.
-
-    Every assignment must be there once, and one plan must have been announced.
-    """
+    """Check that all bits are the same. Every assignment must be there once, and one plan must have been
+    announced."""
     assert found["different"] == []
     expected, got = found["history"]
     assert got == expected

@@ -71,10 +71,8 @@ def _event(plane, line, name: str, start_us: int, **stats: object) -> None:
 
 
 def made_space() -> object:
-    """Return a trace of one op on the GPU, with requests to four allocators.
-
-    Its kernel is in a stream, and once more in a summary.
-    """
+    """Return a trace of one op on the GPU, with requests to four allocators. Its kernel is in a stream, and
+    once more in a summary."""
     space = xplane_pb2.XSpace()
     gpu = space.planes.add(name="/device:GPU:0")
     for name in ("Stream #20(Compute)", "TensorFlow Ops"):
@@ -147,10 +145,8 @@ def test_a_real_trace_of_this_cpu_has_events() -> None:
 
 
 class EventMaker:
-    """Make allocator events in order, as a GPU's host thread makes them.
-
-    All of them come at once, before any kernel runs.
-    """
+    """Make allocator events in order, as a GPU's host thread makes them. All of them come at once, before any
+    kernel runs."""
 
     def __init__(self) -> None:
         self.events: list[MemoryEvent] = []
@@ -236,10 +232,8 @@ def test_scratch_seen_in_only_one_trace_is_not_learned(monkeypatch: pytest.Monke
 
 
 def test_each_request_for_scratch_takes_a_chunk_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that pieces are replayed one by one, at the op that asked.
-
-    What the step requests at most stays the same.
-    """
+    """Check that pieces are replayed one by one, at the op that asked. What the step requests at most stays
+    the same."""
     folded = folded_for_gpu(monkeypatch, "convnet")
     node = nodes_of(folded, "Conv2D")[1]
     name = emitted(folded, node, "Conv2D")
@@ -309,10 +303,8 @@ def test_a_reserve_is_the_request_beside_the_other_outputs(monkeypatch: pytest.M
 
 
 def test_names_of_a_real_trace_lead_to_the_ops_that_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the emitted step on this CPU and compare requests with sizes.
-
-    The bytes that each op requests for its outputs must be their sizes.
-    """
+    """Run the emitted step on this CPU and compare requests with sizes. The bytes that each op requests for
+    its outputs must be their sizes."""
     folded = folded_for_gpu(monkeypatch, "convnet", batch_size=4)
     monkeypatch.undo()
     function = profile.compile_step(folded, Schedule.plain(folded.graph))
@@ -383,10 +375,8 @@ def test_shares_add_up_to_the_wall_time() -> None:
 
 
 def _on_this_cpu(monkeypatch: pytest.MonkeyPatch, folded: FoldedStep, kernels: bool) -> None:
-    """Run the step of a GPU on this CPU, traced as on a GPU.
-
-    ``kernels``: the trace has kernels; if False, there is no right to see them.
-    """
+    """Run the step of a GPU on this CPU, traced as on a GPU. ``kernels``: the trace has kernels; if False,
+    there is no right to see them."""
     monkeypatch.setattr(profile, "settings_here", lambda kind: settings_here("cpu"))
 
     def trace(run, *, device: str) -> StepTrace:

@@ -5,8 +5,7 @@ devices there are, so it can be run for a GPU that does not exist. The rewritten
 TensorFlow's executor runs ops on a GPU: an op starts when all its inputs and control inputs are done, and the
 ops that are ready first run first. Both sides of a comparison are replayed by the same rules: shapes are
 inferred, views share a buffer, an element-wise op writes over an input of its size that dies with it,
-variables cost nothing, a kernel's scratch is not counted.
-"""
+variables cost nothing, a kernel's scratch is not counted."""
 
 from __future__ import annotations
 
@@ -67,10 +66,8 @@ def _gpu_cluster(architecture: str, memory_bytes: int) -> Any:
 
 
 def with_variables(graph: Any) -> Any:
-    """Return the definition of ``graph`` with every op on the GPU.
-
-    The handles of its variables become ops that tell their shapes.
-    """
+    """Return the definition of ``graph`` with every op on the GPU. The handles of its variables become ops
+    that tell their shapes."""
     handles = {op.name: op.outputs[0] for op in graph.get_operations() if _is_handle(op)}
     definition = graph.as_graph_def()
     for node in definition.node:
@@ -96,10 +93,8 @@ def placed(function: Any) -> Rewritten:
 def rewritten(
     before: Rewritten, *, layout: bool = True, architecture: str = "8.0", memory_bytes: int = 16 * 2**30
 ) -> Rewritten:
-    """Return ``before`` as Grappler leaves it with its default passes.
-
-    ``layout``: False leaves out the layout pass.
-    """
+    """Return ``before`` as Grappler leaves it with its default passes. ``layout``: False leaves out the
+    layout pass."""
     config = config_pb2.ConfigProto()
     if not layout:
         config.graph_options.rewrite_options.layout_optimizer = rewriter_config_pb2.RewriterConfig.OFF
@@ -109,10 +104,8 @@ def rewritten(
 
 
 def optimized(definition: Any, wanted: list[str], config: Any, architecture: str, memory_bytes: int) -> Any:
-    """Return ``definition`` as Grappler leaves it on a virtual card.
-
-    ``wanted``: the tensors that leave it, and the ops that must run.
-    """
+    """Return ``definition`` as Grappler leaves it on a virtual card. ``wanted``: the tensors that leave it,
+    and the ops that must run."""
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(definition, name="")
     described = meta_graph.create_meta_graph_def(graph=graph)
@@ -137,12 +130,10 @@ class _Buffer:
 
 @cache
 def live_peak(step: Rewritten, *, channels_first_kernels: bool = False) -> int:
-    """Return the most bytes that ``step`` holds at once.
-
-    Its variables and inputs do not count; constants do. ``channels_first_kernels``: the card has no kernels
-    for channels last, so each convolution that is told to read and write that holds transposed copies while
-    it runs (as TensorFlow's ``conv_ops_impl.h`` and ``conv_grad_input_ops.cc`` allocate them).
-    """
+    """Return the most bytes that ``step`` holds at once. Its variables and inputs do not count; constants do.
+    ``channels_first_kernels``: the card has no kernels for channels last, so each convolution that is told to
+    read and write that holds transposed copies while it runs (as TensorFlow's ``conv_ops_impl.h`` and
+    ``conv_grad_input_ops.cc`` allocate them)."""
     graph = _imported(step.definition)
     ops = graph.get_operations()
     order = _run_order(ops)
@@ -183,10 +174,8 @@ def _imported(definition: Any) -> Any:
 
 
 def _buffers(order: list[Any], kept: tuple[str, ...]) -> dict[str, _Buffer]:
-    """Return the buffer of each tensor, by its name.
-
-    The readers of each buffer are counted, also through views; a tensor in ``kept`` counts as read once more.
-    """
+    """Return the buffer of each tensor, by its name. The readers of each buffer are counted, also through
+    views; a tensor in ``kept`` counts as read once more."""
     buffers: dict[str, _Buffer] = {}
     for op in order:
         for tensor in op.outputs:
@@ -207,10 +196,8 @@ def _buffers(order: list[Any], kept: tuple[str, ...]) -> dict[str, _Buffer]:
 
 
 def _copy_bytes(op: Any) -> int:
-    """Return the bytes of the transposed copies of a convolution.
-
-    It was told to use channels last; the copies are of what it reads and writes.
-    """
+    """Return the bytes of the transposed copies of a convolution. It was told to use channels last; the
+    copies are of what it reads and writes."""
     if op.type not in ("Conv2D", "_FusedConv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"):
         return 0
     if op.get_attr("data_format") != b"NHWC":
@@ -244,10 +231,8 @@ def _size(tensor: Any) -> int:
 
 
 def _run_order(ops: list[Any]) -> list[Any]:
-    """Return ``ops`` in the order of TensorFlow's executor on a GPU.
-
-    There every kernel is only launched, so the ops that are ready first run first.
-    """
+    """Return ``ops`` in the order of TensorFlow's executor on a GPU. There every kernel is only launched, so
+    the ops that are ready first run first."""
     followers: dict[str, list[Any]] = {op.name: [] for op in ops}
     waiting: dict[str, int] = {}
     for op in ops:

@@ -34,8 +34,7 @@ class Kernels(Enum):
 @dataclass(frozen=True)
 class DeviceSettings:
     """``kind``: ``cpu`` or ``gpu``. ``metered_from``: the smallest request in bytes that the memory meter
-    counts; None: this process has no meter.
-    """
+    counts; None: this process has no meter."""
 
     kind: str
     kernels: Kernels
@@ -67,16 +66,13 @@ def settings_here(kind: str) -> DeviceSettings:
 
 def warms_up(kind: str) -> bool:
     """Return whether the first run must not be metered: cuDNN tries its kernels out then, with gigabytes of
-    scratch.
-    """
+    scratch."""
     return kind == "gpu"
 
 
 def as_emitted(kind: str) -> AbstractContextManager[None]:
-    """Have this thread run scheduled steps as they were emitted, without rewriting on a CPU.
-
-    Rewriting may not move the ops anyway, and took most of a first run. A GPU needs its change of layouts.
-    """
+    """Have this thread run scheduled steps as they were emitted, without rewriting on a CPU. Rewriting may
+    not move the ops anyway, and took most of a first run. A GPU needs its change of layouts."""
     return nullcontext() if kind == "gpu" else private.without_rewriting()
 
 
@@ -98,10 +94,8 @@ def make_exact(kind: str, seed: int) -> None:
 
 @contextmanager
 def deterministic(kind: str) -> Iterator[None]:
-    """Have ops run deterministic kernels on a GPU, or fail (``is_not_deterministic``).
-
-    Nothing may be traced meanwhile: TensorFlow then traces some losses to other ops.
-    """
+    """Have ops run deterministic kernels on a GPU, or fail (``is_not_deterministic``). Nothing may be traced
+    meanwhile: TensorFlow then traces some losses to other ops."""
     if kind != "gpu":
         yield
         return
@@ -127,8 +121,7 @@ def has_meter(meter: str) -> bool:
 
 def reset_peak(meter: str) -> None:
     """Start a new peak from the bytes that are held now; raise a ``MeterMissingError`` where nothing is
-    counted.
-    """
+    counted."""
     _asked(tf.config.experimental.reset_memory_stats, meter)
 
 
@@ -150,11 +143,9 @@ def _asked(question: Callable[[str], Any], meter: str) -> Any:
 
 
 def choose_device(request: ModelRequest, *, here: bool = False) -> Device:
-    """Describe the device that ``request`` asks for, and hide the other GPUs from this process.
-
-    TensorFlow gives the one process that measures nearly all memory of a GPU, and never takes any back.
-    ``here``: this process runs steps on the device, as GPU:0. Otherwise every GPU is hidden.
-    """
+    """Describe the device that ``request`` asks for, and hide the other GPUs from this process. TensorFlow
+    gives the one process that measures nearly all memory of a GPU, and never takes any back. ``here``: this
+    process runs steps on the device, as GPU:0. Otherwise every GPU is hidden."""
     gpus = tf.config.list_physical_devices("GPU")
     wanted = request.device or ("gpu" if gpus else "cpu")
     if not is_device(wanted):

@@ -2,8 +2,7 @@
 
 Each of them gets one memory meter, on every CPU. TensorFlow's default CPU allocator has a meter only with
 oneDNN, and then does not count tensors under 256 KiB; the one that ``TF_CPU_ALLOCATOR_USE_BFC`` chooses
-counts all.
-"""
+counts all."""
 
 from __future__ import annotations
 
@@ -67,19 +66,15 @@ def limit_bytes() -> int | None:
 
 def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> None:
     """Choose the metered allocator, and quicken the import, of a process of the program's own; before
-    TensorFlow is imported.
-    """
+    TensorFlow is imported."""
     import_quickly()
     (os.environ if environment is None else environment).update(measuring_environment())
 
 
 def import_quickly() -> None:
-    """Let a later import of TensorFlow or Keras take a third less processor time.
-
-    TensorFlow makes some 500,000 objects then, which Python's garbage collector looks at again and again;
-    they stay hidden from it. Where JAX is installed TensorFlow imports it too, for a converter that is not
-    used.
-    """
+    """Let a later import of TensorFlow or Keras take a third less processor time. TensorFlow makes some
+    500,000 objects then, which Python's garbage collector looks at again and again; they stay hidden from it.
+    Where JAX is installed TensorFlow imports it too, for a converter that is not used."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 

@@ -21,10 +21,8 @@ _SMALLER_BATCH = "use a smaller batch, or a smaller budget"
 
 
 def free_room(graph: Graph) -> int | None:
-    """Return the bytes that a step may need beside its parameters on a CPU; None: not known.
-
-    None on a GPU too: TensorFlow has taken its memory, and raises an error when it is used up.
-    """
+    """Return the bytes that a step may need beside its parameters on a CPU; None: not known. None on a GPU
+    too: TensorFlow has taken its memory, and raises an error when it is used up."""
     if graph.device_kind == "gpu":
         return None
     free, limit = free_bytes("cpu"), limit_bytes()
@@ -58,8 +56,7 @@ def require_room(
     graph: Graph, schedule: Schedule, *, what: str = "the step", beside: int = 0, hint: str = _SMALLER_BATCH
 ) -> None:
     """Raise an error if a CPU has no room for a step, before running it ends this process or others.
-    ``beside``: bytes that are needed at the same time.
-    """
+    ``beside``: bytes that are needed at the same time."""
     needed = simulate(graph, schedule).peak_bytes - graph.fixed_bytes + beside
     free = free_room(graph)
     if free is not None and needed > free:

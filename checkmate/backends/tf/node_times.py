@@ -3,8 +3,7 @@
 A call of a function that XLA compiled (such as a grouped convolution on a CPU) has no line: it took the time
 between the end of the op before it and the start of the op after it. On a GPU the host launches kernels a few
 microseconds apart, so a small kernel costs the *launch interval*: the one with which all kernels, each
-costing at least that much, add up to the wall time of the step.
-"""
+costing at least that much, add up to the wall time of the step."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ class UnnamedCall(NamedTuple):
 
 def position_of(name: str) -> int:
     """Return the position in the schedule of the emitted op ``name`` (``stepN/node/op``); -1: it belongs to
-    none.
-    """
+    none."""
     scope = name.split("/", 1)[0]
     return int(scope[4:]) if scope.startswith("step") and scope[4:].isdigit() else -1
 
@@ -56,10 +54,8 @@ def position_of(name: str) -> int:
 def askers_by_name(
     folded: FoldedStep, names: Iterable[str], steps: Sequence[int]
 ) -> dict[str, tuple[int, int | None]]:
-    """Return by emitted name the position in ``steps`` and the number of its node's op.
-
-    ``names`` are in the order in which they ran. None: TensorFlow put the op there under a name of its own.
-    """
+    """Return by emitted name the position in ``steps`` and the number of its node's op. ``names`` are in the
+    order in which they ran. None: TensorFlow put the op there under a name of its own."""
     found: dict[tuple[int, str], tuple[int, int | None]] = {}
     taken: Counter[tuple[int, str]] = Counter()
     parts = {name: (int(each[1]), each[2]) for name in names if (each := _EMITTED.match(name))}
@@ -127,8 +123,7 @@ def _between(
 
 def op_starts(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[tuple[int, int]]:
     """Return (picoseconds, position) for every op that begins in ``trace``; an unnamed call begins with its
-    first request.
-    """
+    first request."""
     begun = [(run.run.start_ps, run.position) for run in node_runs(folded, trace, steps)]
     asked = [event.time_ps for event in trace.memory if event.requested_bytes > 0]
     for call in unnamed_calls(folded, trace, steps):

@@ -1,7 +1,6 @@
 """Make every use of TensorFlow's private API, in one place.
 
-``tests/tf/test_private.py`` fails loudly if a release changes it.
-"""
+``tests/tf/test_private.py`` fails loudly if a release changes it."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ def is_jit_compiled(function: Any) -> bool:
 
 def forget_custom_gradients(graph: Any) -> None:
     """Drop the custom gradients registered for ops of ``graph``; else TensorFlow keeps them, and the graph,
-    for good.
-    """
+    for good."""
     registered = ops.gradient_registry._registry
     for op in graph.get_operations():
         with suppress(ValueError):  # it has no such attribute
@@ -73,11 +71,9 @@ def create_op(
     any_shape: bool = False,
     turned: Iterable[str] = (),
 ) -> tf.Operation:
-    """Copy ``original`` into ``graph`` with other inputs, to run after ``control_inputs``.
-
-    ``preserved``: graph rewriting must leave the op as it is. ``any_shape``: it assigns a variable, whatever
-    shape that has then. ``turned``: boolean attributes that are the other way round in the copy.
-    """
+    """Copy ``original`` into ``graph`` with other inputs, to run after ``control_inputs``. ``preserved``:
+    graph rewriting must leave the op as it is. ``any_shape``: it assigns a variable, whatever shape that has
+    then. ``turned``: boolean attributes that are the other way round in the copy."""
     attributes = _attributes(original)
     if any_shape:
         attributes["validate_shape"] = AttrValue(b=False)
@@ -101,8 +97,7 @@ def create_loop(
     numbers: Mapping[str, int] = {},
 ) -> tf.Operation:
     """Copy the loop ``original`` into ``graph``. ``stateless``: the copy takes no variables. ``functions``:
-    other names of its ``body`` and ``cond``. ``numbers``: attributes to add.
-    """
+    other names of its ``body`` and ``cond``. ``numbers``: attributes to add."""
     attributes = _attributes(original)
     dtypes = [tensor.dtype for tensor in inputs]
     shapes = [
@@ -246,8 +241,7 @@ def called_functions(op: tf.Operation) -> Iterator[tuple[str, str]]:
 
 def function_body(graph: Any, name: str) -> Any:
     """Return the body of function ``name`` as a graph, preferably as traced (rebuilt ones lose shapes); None:
-    unknown.
-    """
+    unknown."""
     found = graph._functions.get(name)
     if found is None:
         return None
@@ -303,11 +297,9 @@ def captured_variables(function: Any) -> tuple[Any, ...]:
 
 
 def _variables_by_handle(handles: list[Any]) -> dict[int, Any]:
-    """Return the variables that have these handles, by the handle's identity.
-
-    The collector is not asked for all objects: among these may be another thread's unfinished tuple, and that
-    thread would end with a SystemError.
-    """
+    """Return the variables that have these handles, by the handle's identity. The collector is not asked for
+    all objects: among these may be another thread's unfinished tuple, and that thread would end with a
+    SystemError."""
     kind = resource_variable_ops.BaseResourceVariable
     holders = gc.get_referrers(*handles) if handles else []
     attributes = [holder for holder in holders if type(holder) is dict]

@@ -1,8 +1,7 @@
 """Find out what TensorFlow can do here, for ``checkmate doctor``.
 
 Nothing is imported before its stage, because any part may be broken. A GPU is used if there is one, with as
-little of its memory as TensorFlow takes.
-"""
+little of its memory as TensorFlow takes."""
 
 from __future__ import annotations
 

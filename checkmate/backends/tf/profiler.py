@@ -36,11 +36,8 @@ _SUMMARIES = frozenset(
 @dataclass(frozen=True)
 class MemoryEvent:
     """One allocation (positive) or release (negative) of the bytes that an op asked for, and of the chunk it
-    got.
-
-    ``in_use``: the allocator's own total after it. ``op``: the emitted op that asked (empty for a release).
-    ``temporary``: scratch memory, not an output.
-    """
+    got. ``in_use``: the allocator's own total after it. ``op``: the emitted op that asked (empty for a
+    release). ``temporary``: scratch memory, not an output."""
 
     time_ps: int
     requested_bytes: int

@@ -5,8 +5,7 @@ its working folder. Two lines of stdout tell of it: the process, and in the end 
 runtime begins in the forked process only, so it is as fresh there as in one that imports TensorFlow itself.
 
 With ``--once`` nothing is forked: this process becomes the one that is asked for. That is for machines with a
-GPU, whose driver does not bear a fork for certain.
-"""
+GPU, whose driver does not bear a fork for certain."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def main() -> int:
 
 def _imported_watched(asked: int) -> Tasks:
     """Import what measures; the process ends if stdin does meanwhile. No thread is left, as a fork would lose
-    it.
-    """
+    it."""
     done, tell = os.pipe()
     watching = threading.Thread(target=_end_without, args=(asked, done))
     watching.start()
@@ -95,8 +93,7 @@ def _end_without(asked: int, done: int) -> None:
 
 def do(files: TaskFiles, tasks: Tasks) -> int:
     """Do one of ``tasks``, or any ``module:function``; of work that yields answers each replaces the one
-    before.
-    """
+    before."""
     task = json.loads(files.task.read_text(encoding="utf-8"))
 
     def write(answer: Mapping[str, Any]) -> None:

@@ -1,8 +1,7 @@
 """Run measurements in new processes that have TensorFlow imported, without importing it here.
 
 On Linux a server forks them. A GPU's driver does not bear a fork for certain: where there is one, the next
-process imports TensorFlow while the last one measures, if there are cores for both.
-"""
+process imports TensorFlow while the last one measures, if there are cores for both."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ _POLL_S = 0.02
 @dataclass(frozen=True)
 class TaskFiles:
     """``task`` is JSON: what to ``do``, and its arguments. ``answer`` is ``{"ok": …}`` or ``{"error": …}``.
-    Each line of ``progress`` is one ``Progress``.
-    """
+    Each line of ``progress`` is one ``Progress``."""
 
     folder: Path
 
@@ -72,11 +70,9 @@ def run_task(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> dict[str, Any]:
-    """Have ``task`` done in a new process, with ``environment`` added; return its answer.
-
-    Raises: StepTooLargeError: the process ended the way processes do when memory runs out. WorkerDiedError:
-    it ended without an answer for another reason. CancelledError, and the error that the task ended with.
-    """
+    """Have ``task`` done in a new process, with ``environment`` added; return its answer. Raises:
+    StepTooLargeError: the process ended the way processes do when memory runs out. WorkerDiedError: it ended
+    without an answer for another reason. CancelledError, and the error that the task ended with."""
     with tempfile.TemporaryDirectory(prefix="checkmate-measure-") as folder:
         files = TaskFiles(Path(folder))
         files.task.write_text(json.dumps(task), encoding="utf-8")
@@ -148,10 +144,8 @@ def run_process(
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
 ) -> tuple[str, int]:
-    """Run ``command`` to its end; return its output (both streams) and its exit code.
-
-    Its temporary files lie in a folder that is removed when it ends, also when it is killed.
-    """
+    """Run ``command`` to its end; return its output (both streams) and its exit code. Its temporary files lie
+    in a folder that is removed when it ends, also when it is killed."""
     with _scratch(_own_environment(environment)) as (output, inside):
         child = start_child(command, stdout=output, stderr=subprocess.STDOUT, environment=inside)
         try:
@@ -246,8 +240,7 @@ class TaskServer:
 
     def begin(self, folder: str, output: str, environment: Mapping[str, str]) -> TaskProcess:
         """Have a process do the task in ``folder``, after the last one; raise a ``NotBegunError`` if the
-        server has ended.
-        """
+        server has ended."""
         request = {"task": folder, "output": output, "environment": dict(environment), "folder": os.getcwd()}
         assert self.process.stdin is not None
         try:
@@ -281,8 +274,7 @@ class TaskProcess:
 
     def poll(self) -> int | None:
         """Return the exit code if it has ended; raise a ``NotBegunError`` if the server ended before it
-        began.
-        """
+        began."""
         ended = self._server.ended  # before the last of what it told is read
         for fact in self._server.told() if self.returncode is None else ():
             self._number = fact.get("process", self._number)
@@ -311,8 +303,7 @@ class TaskProcess:
 
 class TaskServers:
     """Keep a few servers, each for what TensorFlow reads when it is imported; ``once``: each becomes a task's
-    process.
-    """
+    process."""
 
     def __init__(self, *, once: bool) -> None:
         self.once = once
@@ -322,8 +313,7 @@ class TaskServers:
 
     def take(self, environment: Mapping[str, str], *, on_cpu: bool = False) -> TaskServer | None:
         """Return a server for this environment; None: all are busy. ``on_cpu``: the next one's import would
-        disturb what they measure.
-        """
+        disturb what they measure."""
         if self.once and on_cpu:
             return None
         wanted = _at_import(environment)

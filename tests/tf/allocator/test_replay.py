@@ -71,10 +71,8 @@ def test_requested_peak_of_the_plain_schedule(name: str) -> None:
 
 @lru_cache(maxsize=1)
 def half_precision() -> tuple[FoldedStep, list[StepTrace]]:
-    """Return a step in half precision, and what two runs of it showed.
-
-    A small batch: such a step takes some seconds for each image on some CPUs.
-    """
+    """Return a step in half precision, and what two runs of it showed. A small batch: such a step takes some
+    seconds for each image on some CPUs."""
     folded = folded_zoo("mixed_float16", 2)
     return folded, traced(folded, list(range(folded.graph.n)), runs=2)
 
@@ -125,10 +123,8 @@ def test_big_constants_are_not_held_between_steps() -> None:
 
 
 def test_each_variables_update_is_a_node_of_its_own() -> None:
-    """Check that the learning rate, which all updates read, joins no updates.
-
-    If it did, every gradient would be held until the last.
-    """
+    """Check that the learning rate, which all updates read, joins no updates. If it did, every gradient would
+    be held until the last."""
     inputs = keras.Input((256,))
     x = layers.Dense(256)(layers.Dense(256)(inputs))
     model = keras.Model(inputs, layers.Dense(256)(x))
@@ -140,10 +136,8 @@ def test_each_variables_update_is_a_node_of_its_own() -> None:
 
 
 def test_an_early_momentum_copies_no_variable() -> None:
-    """Test that updates do not come before gradients that read a variable.
-
-    A variable that is overwritten while a gradient still reads it would be copied: 4 MiB here.
-    """
+    """Test that updates do not come before gradients that read a variable. A variable that is overwritten
+    while a gradient still reads it would be copied: 4 MiB here."""
     inputs = keras.Input((256,))
     x = inputs
     for width in (1024, 1024, 1024, 256):

@@ -1,7 +1,6 @@
 """Test that every model of the zoo can be built, traced and folded.
 
-The quick ones are tested by default. All of them are tested where minutes are allowed.
-"""
+The quick ones are tested by default. All of them are tested where minutes are allowed."""
 
 from __future__ import annotations
 

@@ -41,10 +41,8 @@ def convnet() -> FoldedStep:
 
 
 def machine(others: float) -> LoadMeter:
-    """Return a meter for two cores, ``others`` of them used by other programs.
-
-    Every run of the step takes the same time.
-    """
+    """Return a meter for two cores, ``others`` of them used by other programs. Every run of the step takes
+    the same time."""
     seconds, clock = itertools.count(), itertools.count()
 
     def read() -> CpuTimes:

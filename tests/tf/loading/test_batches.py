@@ -1,7 +1,6 @@
 """Test the description of one batch: inputs, losses, labels.
 
-The model's own training must accept the random data that is made for it.
-"""
+The model's own training must accept the random data that is made for it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Test what Keras keeps about a model's graph.
 
-If a release changes it, this fails before anything else does.
-"""
+If a release changes it, this fails before anything else does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Test that loading bad input ends in one sentence and a hint.
 
-The sentence says what was found, the hint what to do.
-"""
+The sentence says what was found, the hint what to do."""
 
 from __future__ import annotations
 

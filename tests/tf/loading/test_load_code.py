@@ -1,8 +1,7 @@
 """Test models of the form ``file.py:function``.
 
 The file is run only if that is allowed, as ``python file.py`` would run it. Its failures are reported with
-their place.
-"""
+their place."""
 
 from __future__ import annotations
 

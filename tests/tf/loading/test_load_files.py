@@ -1,7 +1,6 @@
 """Test that saved models are loaded as they were saved.
 
-Weights, loss, optimizer and its state are compared.
-"""
+Weights, loss, optimizer and its state are compared."""
 
 from __future__ import annotations
 

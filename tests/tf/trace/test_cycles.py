@@ -1,7 +1,6 @@
 """Test that TensorFlow's passes merge no ops across the emitted order.
 
-No schedule may make a cycle, change a result or move an op.
-"""
+No schedule may make a cycle, change a result or move an op."""
 
 from __future__ import annotations
 
@@ -102,12 +101,10 @@ def provocations(graph: Graph, seed: int, randoms: int, torn: int) -> Iterator[l
 
 
 def kernel_between(graph: Graph) -> list[int]:
-    """Return an order with the kernel between padding and convolution.
-
-    What is padded, the padding, the kernel and the convolution stand side by side in it. oneDNN's pass merges
-    the padding and the convolution around the kernel, because each reads all of the step before and so keeps
-    no control edge that would tell them apart.
-    """
+    """Return an order with the kernel between padding and convolution. What is padded, the padding, the
+    kernel and the convolution stand side by side in it. oneDNN's pass merges the padding and the convolution
+    around the kernel, because each reads all of the step before and so keeps no control edge that would tell
+    them apart."""
     pad = next(op for op in range(graph.n) if graph.ops[op].type == "Pad")
     convolution = next(op for op in range(graph.n) if pad in producers(graph)[op])
     (kernel,) = producers(graph)[convolution] - {pad}
@@ -223,10 +220,8 @@ def constant(op: tf.Operation) -> bool:
 
 @pytest.mark.parametrize("name", ["shared_gradient", "products"])
 def test_nothing_that_passes_could_merge_is_adjacent_across_steps(name: str) -> None:
-    """Check that inputs from another step come through a gate.
-
-    Otherwise their reader must keep a control edge that names its step.
-    """
+    """Check that inputs from another step come through a gate. Otherwise their reader must keep a control
+    edge that names its step."""
     folded = folded_step(name)
     function = compiled_step(folded, random_steps(folded.graph, Random(4)))
     gates = 0

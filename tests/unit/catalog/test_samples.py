@@ -73,10 +73,8 @@ def test_its_curves_and_facts_are_those_of_the_graph(sample: ShownSample) -> Non
 
 
 def test_the_bundled_network_is_the_papers() -> None:
-    """Compare both; make it anew by ``resources.make_graphs`` if this fails.
-
-    The command is ``python -m resources.make_graphs resnet50``.
-    """
+    """Compare both; make it anew by ``resources.make_graphs`` if this fails. The command is ``python -m
+    resources.make_graphs resnet50``."""
     built, bundled = read_or_build("paper.resnet50"), read_or_build("resnet50-b256.graph")
     assert built.fingerprint == bundled.fingerprint
 

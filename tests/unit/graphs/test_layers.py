@@ -1,7 +1,6 @@
 """Test layers and training steps, by hand and on published networks.
 
-Some rules hold for every batch.
-"""
+Some rules hold for every batch."""
 
 from __future__ import annotations
 

@@ -16,10 +16,8 @@ from tests.graphs_strategies import random_graph, training_chain
 
 
 def two_ops(**fields: object) -> GraphBuilder:
-    """Return ``first``, which writes a, and ``second``, which reads it.
-
-    ``second`` writes b; ``fields`` change ``second``.
-    """
+    """Return ``first``, which writes a, and ``second``, which reads it. ``second`` writes b; ``fields``
+    change ``second``."""
     builder = GraphBuilder("two")
     builder.value("a", 4)
     builder.value("b", 4)

@@ -1,7 +1,6 @@
 """Test schedules and their matrices R and S.
 
-They are compared with figures by hand and with their definition.
-"""
+They are compared with figures by hand and with their definition."""
 
 from __future__ import annotations
 
@@ -40,10 +39,8 @@ def test_keeping_everything_by_hand() -> None:
 
 
 def test_a_recomputation_by_hand() -> None:
-    """Test f0 f1 f2 f3 b3 [f0 f1] b2 b1 b0: f0 and f1 run twice.
-
-    They are dropped after their first use and made again for b2.
-    """
+    """Test f0 f1 f2 f3 b3 [f0 f1] b2 b1 b0: f0 and f1 run twice. They are dropped after their first use and
+    made again for b2."""
     graph = training_chain(4)
     steps = [0, 1, 2, 3, 4, 0, 1, 5, 6, 7]
     matrices = Schedule.of(graph, steps).matrices(graph)

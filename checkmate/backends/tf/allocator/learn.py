@@ -4,8 +4,7 @@ Scratch space is in no graph and differs from device to device: a convolution's 
 a kernel compiled by XLA. On a CPU the bytes in use while a node runs are compared with what the replay says
 it holds. The kernels of a GPU are launched ahead of time, so the moment of a request does not tell which op
 runs. But each event of the GPU's allocator names the op that asked, and says whether for scratch or for an
-output. So there scratch is learned per op, and so are the outputs whose size no shape tells.
-"""
+output. So there scratch is learned per op, and so are the outputs whose size no shape tells."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ Pieces = tuple[int, ...]  # which of the node's ops asked, then the bytes of eac
 class LearnedByOp:
     """``workspace``: node → bytes of scratch beyond the rules. ``reserves``: node → bytes of its outputs of
     unknown size. ``pieces``: node → the requests that its scratch is made of: a convolution asks for its
-    turned input, its turned output and cuDNN's scratch one by one, and each takes a chunk of its own.
-    """
+    turned input, its turned output and cuDNN's scratch one by one, and each takes a chunk of its own."""
 
     workspace: Mapping[int, int]
     reserves: Mapping[int, int]
@@ -52,11 +50,8 @@ def with_workspace(
     reserves: Mapping[int, int] = {},
     pieces: Mapping[int, Sequence[int]] = {},
 ) -> Graph:
-    """Return ``graph`` with the sizes that were learned.
-
-    ``learned``: op → bytes beyond the rules. ``reserves``: value → its bytes. ``pieces``: op → the requests
-    that its bytes are made of.
-    """
+    """Return ``graph`` with the sizes that were learned. ``learned``: op → bytes beyond the rules.
+    ``reserves``: value → its bytes. ``pieces``: op → the requests that its bytes are made of."""
     reserves = {value: size for value, size in reserves.items() if graph.values[value].bytes != size}
     if not learned and not reserves:
         return graph
@@ -79,9 +74,7 @@ def learned_workspace(
     folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
 ) -> dict[int, int]:
     """Return per node the bytes that its ops held beyond the replay in every one of ``traces`` of ``steps``.
-
-    What only some runs show is a race. If a node ran several times, the largest value counts.
-    """
+    What only some runs show is a race. If a node ran several times, the largest value counts."""
     ran = list(range(len(folded.nodes)) if steps is None else steps)
     seen = [_traced_rises(folded, trace, ran) for trace in traces]
     found: dict[int, int] = {}
@@ -130,8 +123,7 @@ def learned_by_op(
     folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
 ) -> LearnedByOp:
     """Return what a GPU's ``traces`` show of each node. Scratch counts where it raises the most that the node
-    holds.
-    """
+    holds."""
     ran = list(range(len(folded.nodes)) if steps is None else steps)
     asked = [_requests_by_op(folded, trace.memory, ran) for trace in traces]
     workspace: dict[int, int] = {}

@@ -38,12 +38,10 @@ def predicted_allocated(
     *,
     small_chunks: bool = True,
 ) -> int:
-    """Predict the peak of the allocator's chunks in the first steps, in bytes.
-
-    ``history``: the allocator's requests before them. ``small_chunks``: one region is fetched before all
-    else, and chunks are set aside for small buffers, as for every step but the plain one. Where the memory of
-    the device is known and not enough, the answer is that memory plus what is missing.
-    """
+    """Predict the peak of the allocator's chunks in the first steps, in bytes. ``history``: the allocator's
+    requests before them. ``small_chunks``: one region is fetched before all else, and chunks are set aside
+    for small buffers, as for every step but the plain one. Where the memory of the device is known and not
+    enough, the answer is that memory plus what is missing."""
     before = before_steps(folded, graph, Schedule.of(graph, list(steps)), history, small_chunks=small_chunks)
     allocator = Bfc(before.capacity)
     allocator.play(before.requests)
@@ -107,10 +105,8 @@ class _VariableBuffers:
 
 
 def usable_bytes(memory_bytes: int) -> int:
-    """Return how much of an otherwise free GPU of ``memory_bytes`` TensorFlow's allocator takes.
-
-    It leaves 225 MiB if there are less than 2 GiB, else up to 1.5 GiB (``MinSystemMemory`` in gpu_device.cc).
-    """
+    """Return how much of an otherwise free GPU of ``memory_bytes`` TensorFlow's allocator takes. It leaves
+    225 MiB if there are less than 2 GiB, else up to 1.5 GiB (``MinSystemMemory`` in gpu_device.cc)."""
     return max(0, memory_bytes - (_LEFT_BY_SMALL if memory_bytes < _SMALL_GPU else _LEFT))
 
 
@@ -129,8 +125,7 @@ def _requests_in_order(
 
 def small_chunk_sizes(structure: Structure) -> tuple[int, ...]:
     """Return the bytes of each chunk to set aside for the step's small buffers, rising (``emit.set_aside``
-    says why).
-    """
+    says why)."""
     found: Counter[int] = Counter()
     for op, kind in zip(structure.ops, structure.kinds, strict=True):
         for tensor in op.outputs if kind is OpKind.LIGHT else ():

@@ -1,8 +1,7 @@
 """Replay every request and release of the emitted step, op by op.
 
 An allocator, unlike ``simulate``, cares which tensor comes and goes when. The replay follows the emission
-(``backends.tf.emit.ordered``) with the folding's rules for taking over, viewing and keeping buffers.
-"""
+(``backends.tf.emit.ordered``) with the folding's rules for taking over, viewing and keeping buffers."""
 
 from __future__ import annotations
 
@@ -23,18 +22,14 @@ _IN_PLACE = frozenset({"AssignAddVariableOp", "AssignSubVariableOp"})
 
 @dataclass(frozen=True)
 class Allocation:
-    """One buffer of the emitted step. An *execution* counts the emitted ops.
-
-    ``op``: trace index of the op that asked. ``position``: its place in the schedule. ``born``, ``freed``:
-    the executions after which the buffer exists, and after which it is gone. ``released_at``: the schedule
-    position of the last reader (of the op itself if nobody reads it; -1: at the end of the step).
-    ``assigned_to``: name of the variable that takes the buffer over when it is freed here, and gives back its
-    own. ``readers``: the executions that use it, ``born`` among them. ``ends``: pairs of executions that must
-    keep their order: the second one writes over what the first one reads, or hands it to a variable.
-
-    A variable that is updated while what was read of it is still in use gets a new buffer, and gives the old
-    one back after the last reader.
-    """
+    """One buffer of the emitted step. An *execution* counts the emitted ops. ``op``: trace index of the op
+    that asked. ``position``: its place in the schedule. ``born``, ``freed``: the executions after which the
+    buffer exists, and after which it is gone. ``released_at``: the schedule position of the last reader (of
+    the op itself if nobody reads it; -1: at the end of the step). ``assigned_to``: name of the variable that
+    takes the buffer over when it is freed here, and gives back its own. ``readers``: the executions that use
+    it, ``born`` among them. ``ends``: pairs of executions that must keep their order: the second one writes
+    over what the first one reads, or hands it to a variable. A variable that is updated while what was read
+    of it is still in use gets a new buffer, and gives the old one back after the last reader."""
 
     op: int
     position: int
@@ -178,11 +173,8 @@ class _StepReplay:
 def allocations(
     folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None, *, plain: bool = False
 ) -> list[Allocation]:
-    """Return every buffer that the emitted ``steps`` (nodes) ask for, in that order.
-
-    ``graph``: with the learned sizes of its values; None: as traced. ``plain``: assigned variables get new
-    buffers.
-    """
+    """Return every buffer that the emitted ``steps`` (nodes) ask for, in that order. ``graph``: with the
+    learned sizes of its values; None: as traced. ``plain``: assigned variables get new buffers."""
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:
         sizes |= {key: value.bytes for key, value in zip(folded.values, graph.values, strict=True)}
@@ -208,10 +200,8 @@ def scratch_of_nodes(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> 
 
 
 def requests_of_step(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> StepRequests:
-    """Return what ``steps`` ask for: one part per op of the emitted step.
-
-    Two steps that must keep their order are one that writes over a buffer, and one that reads it before.
-    """
+    """Return what ``steps`` ask for: one part per op of the emitted step. Two steps that must keep their
+    order are one that writes over a buffer, and one that reads it before."""
     found = allocations(folded, steps, graph)
     lengths = [len(folded.nodes[node]) for node in steps]
     first = np.array([0, *accumulate(lengths)], np.int64)

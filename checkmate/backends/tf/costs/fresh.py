@@ -40,11 +40,9 @@ def with_costs(
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
-    """Return ``folded`` with costs as ``options`` say.
-
-    ``request``: what ``folded`` is the step of, to measure in a child; None: here. The child looks costs up
-    by itself, and takes the known ones if the machine is busy again by then.
-    """
+    """Return ``folded`` with costs as ``options`` say. ``request``: what ``folded`` is the step of, to
+    measure in a child; None: here. The child looks costs up by itself, and takes the known ones if the
+    machine is busy again by then."""
     if options.kind == "analytic":
         return dataclasses.replace(folded, graph=analytic_costs(folded))
     known, store = options.look_up(folded), options.store
@@ -73,8 +71,7 @@ def with_costs_of_scheduled_step(
     cancelled: Cancelled,
 ) -> FoldedStep:
     """Return ``folded`` with costs measured on a scheduled step, as the plain one does not fit (``why``);
-    else estimated.
-    """
+    else estimated."""
     graph = estimated_graph(folded, why)
     estimated = dataclasses.replace(folded, graph=graph)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes
@@ -115,11 +112,9 @@ def _measured_in_child(
 
 
 def measure_costs(task: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Measure the costs of the step of ``task["request"]`` in this process.
-
-    With ``steps``, a schedule to run where the plain step does not fit, nothing is looked up: a cache knows
-    plain steps only. What was learned is by op or value number.
-    """
+    """Measure the costs of the step of ``task["request"]`` in this process. With ``steps``, a schedule to run
+    where the plain step does not fit, nothing is looked up: a cache knows plain steps only. What was learned
+    is by op or value number."""
     request = ModelRequest.from_json(task["request"])
     folded = trace_request(request, here=True, report=silent, cancelled=never)
     if "steps" in task:

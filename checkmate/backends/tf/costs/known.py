@@ -2,8 +2,7 @@
 
 Nodes with the same *signature* run the same kernels on as many bytes, under the same device, TensorFlow,
 threads and rewriting. Those of a step are one entry with the mean of their costs, so the total of a step
-stays the same. What was read on a busy machine counts as not known once the machine is quiet.
-"""
+stays the same. What was read on a busy machine counts as not known once the machine is quiet."""
 
 from __future__ import annotations
 
@@ -39,13 +38,10 @@ _NO_MATTER = frozenset({"container", "shared_name", "seed", "seed2", "parallel_i
 
 @dataclass(frozen=True)
 class NodeCosts:
-    """What one profile found per node, from ``runs`` runs.
-
-    ``spread``: over the median. ``workspace``, ``reserves``: bytes beyond the rules, and of outputs whose
-    size no shape tells. ``slack``: bytes that the allocator showed per byte requested. ``older``: how the
-    nodes were read whose costs are not of this profile alone. ``pieces``: the requests that a workspace is
-    made of.
-    """
+    """What one profile found per node, from ``runs`` runs. ``spread``: over the median. ``workspace``,
+    ``reserves``: bytes beyond the rules, and of outputs whose size no shape tells. ``slack``: bytes that the
+    allocator showed per byte requested. ``older``: how the nodes were read whose costs are not of this
+    profile alone. ``pieces``: the requests that a workspace is made of."""
 
     seconds: tuple[float, ...]
     spread: tuple[float, ...]
@@ -81,11 +77,9 @@ class NodeCosts:
 
 @dataclass(frozen=True, eq=False)
 class KnownCosts:
-    """What ``store`` knows about the nodes of a step.
-
-    ``keys``: a signature per node. ``entries``: per signature, those of too few runs included. ``again``:
-    doubtful entries are measured again, so they count as not known.
-    """
+    """What ``store`` knows about the nodes of a step. ``keys``: a signature per node. ``entries``: per
+    signature, those of too few runs included. ``again``: doubtful entries are measured again, so they count
+    as not known."""
 
     keys: tuple[str, ...]
     entries: Mapping[str, KnownCost]
@@ -102,8 +96,7 @@ class KnownCosts:
         is_quiet: Callable[[], bool] = lambda: False,
     ) -> KnownCosts:
         """Look every node up; nothing is known without a store, or with ``refresh``. ``is_quiet``: asked only
-        if entries are doubtful.
-        """
+        if entries are doubtful."""
         if store is None:
             return cls((), {}, None)
         keys = tuple(signatures(folded))
@@ -145,12 +138,10 @@ class KnownCosts:
         )
 
     def merged(self, measured: NodeCosts) -> NodeCosts:
-        """Return ``measured`` with the known costs in place of new ones.
-
-        A busy machine only adds to the time of a step, so the quicker reading of the known nodes is believed,
-        and the other is scaled to it. An interrupted profile is weighted by its runs. A node that is measured
-        again on purpose takes its new cost, unless that was read worse.
-        """
+        """Return ``measured`` with the known costs in place of new ones. A busy machine only adds to the time
+        of a step, so the quicker reading of the known nodes is believed, and the other is scaled to it. An
+        interrupted profile is weighted by its runs. A node that is measured again on purpose takes its new
+        cost, unless that was read worse."""
         if not self.entries:
             return measured
         had = [self._entry_to_merge(node, measured.reading) for node in range(len(self.keys))]
@@ -195,10 +186,8 @@ class KnownCosts:
         return None if entry is None or (measured_again and now.replaces(entry.reading)) else entry
 
     def keep(self, costs: NodeCosts, graph: Graph, *, ended: bool) -> bool:
-        """Keep the merged ``costs`` of the nodes that were not known; return whether any was kept.
-
-        Without ``ended`` they are kept as unfinished, for a later profile to continue.
-        """
+        """Keep the merged ``costs`` of the nodes that were not known; return whether any was kept. Without
+        ``ended`` they are kept as unfinished, for a later profile to continue."""
         if self.store is None:
             return False
         sharing: dict[str, list[int]] = defaultdict(list)
@@ -253,8 +242,7 @@ def _pieces_in(entry: KnownCost) -> tuple[int, ...]:
 class CostOptions:
     """``kind``: ``measured`` or ``analytic``. ``store``: where costs are looked up (but with ``refresh``) and
     kept. ``estimated``: called with the graph with analytic costs before anything is measured. ``meter``:
-    tells whether the machine is quiet, so that doubtful costs are measured again.
-    """
+    tells whether the machine is quiet, so that doubtful costs are measured again."""
 
     kind: str
     store: CostStore | None = None
@@ -321,8 +309,7 @@ def _described(folded: FoldedStep, members: tuple[int, ...]) -> list[str]:
 
 def described_bodies(op: tf.Operation) -> Iterator[str]:
     """Yield lines on the functions that ``op`` calls, and its small numbers; names change from trace to
-    trace.
-    """
+    trace."""
     if not _calls_function(op):
         return
     yield json.dumps([_small_numbers(tensor) for tensor in op.inputs])

@@ -2,8 +2,7 @@
 
 To measure, a schedule is emitted and run warm under TensorFlow's profiler a few times. The seconds of a node
 are the median over the runs, scaled so that together they are the least time of the step without the
-profiler. The kernels, fusions and threads are those that the scheduled step will really use.
-"""
+profiler. The kernels, fusions and threads are those that the scheduled step will really use."""
 
 from __future__ import annotations
 
@@ -64,14 +63,10 @@ def measured_costs(
     *,
     schedule: Schedule | None = None,
 ) -> Graph:
-    """Return the graph with measured costs in seconds.
-
-    Nothing is run if ``known`` has every op; in fewer runs if it has most. The model's state is restored.
-    ``schedule``: what is run, where the plain step does not fit. ``metadata["profile"]`` says how the costs
-    were measured.
-
-    Raises: StepTooLargeError, ProfileError: it could not be run. CancelledError: its hint says what is kept.
-    """
+    """Return the graph with measured costs in seconds. Nothing is run if ``known`` has every op; in fewer
+    runs if it has most. The model's state is restored. ``schedule``: what is run, where the plain step does
+    not fit. ``metadata["profile"]`` says how the costs were measured. Raises: StepTooLargeError,
+    ProfileError: it could not be run. CancelledError: its hint says what is kept."""
     if known.is_all:
         report(Progress("measure", 1, 1, f"all {folded.graph.n} ops were measured before"))
         costs = known.costs()
@@ -172,8 +167,7 @@ def kept_hint(runs: int) -> str:
 @dataclass(frozen=True)
 class _RunCounts:
     """How often a profile runs the step: untimed, only timed, timed and traced; ``earlier``: runs of an
-    interrupted profile.
-    """
+    interrupted profile."""
 
     warm: int
     timed: int
@@ -193,11 +187,8 @@ class _RunCounts:
 
 @dataclass(eq=False)
 class _Runs:
-    """The step as it is run to measure it.
-
-    ``ratio``: bytes at the peak of the meter per byte requested. ``walls``: seconds of the step without the
-    profiler. ``seconds``: per traced run and node.
-    """
+    """The step as it is run to measure it. ``ratio``: bytes at the peak of the meter per byte requested.
+    ``walls``: seconds of the step without the profiler. ``seconds``: per traced run and node."""
 
     folded: FoldedStep
     schedule: Schedule

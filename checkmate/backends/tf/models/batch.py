@@ -27,8 +27,7 @@ class Constant:
 class BatchLayout:
     """``structure``: such as (x, y, sample weights), with the number of a tensor at every leaf, -1 where
     there is None. ``key``: two batches with equal keys run the same traced step. ``problem``: why no step can
-    be planned for it.
-    """
+    be planned for it."""
 
     structure: Any
     specs: tuple[tf.TensorSpec, ...]
@@ -83,8 +82,7 @@ def distinct_names(wanted: Mapping[int, str]) -> tuple[str, ...]:
 
 def flatten(data: Any) -> tuple[BatchLayout, list[tf.Tensor]]:
     """Return the layout and the tensors of ``data``, a batch as Keras hands it to ``train_step``; a bad one's
-    layout says why.
-    """
+    layout says why."""
     try:
         parts = keras.utils.unpack_x_y_sample_weight(data)
     except ValueError:

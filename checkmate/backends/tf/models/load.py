@@ -20,10 +20,7 @@ _COMPILED = (tf.types.experimental.PolymorphicFunction, tf.types.experimental.Co
 
 def load_model(request: ModelRequest) -> LoadedModel:
     """Load the model, compiled and with its optimizer's state built, or the training step, that ``request``
-    names.
-
-    The process is left as it was: no seed is set, and the dtype policy is put back.
-    """
+    names. The process is left as it was: no seed is set, and the dtype policy is put back."""
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(
             f"Keras is set up for the backend {keras.config.backend()!r} on this machine",
@@ -51,11 +48,9 @@ def load_model(request: ModelRequest) -> LoadedModel:
 
 
 def _jit(model: Any, request: ModelRequest) -> tuple[bool, tuple[str, ...]]:
-    """Return whether XLA is to compile the model's step, and notes.
-
-    Keras itself chooses XLA ("auto") where there is a GPU, and keeps only the outcome. There, True does not
-    tell what the user wanted, and the step without XLA is the one to schedule.
-    """
+    """Return whether XLA is to compile the model's step, and notes. Keras itself chooses XLA ("auto") where
+    there is a GPU, and keeps only the outcome. There, True does not tell what the user wanted, and the step
+    without XLA is the one to schedule."""
     if request.target is not None:
         return request.target == Target.XLA, ()
     if getattr(model, "jit_compile", None) is not True:

@@ -32,9 +32,7 @@ class ModelLike:
 @dataclass(frozen=True, eq=False)
 class OwnStep:
     """A training step that is not Keras's own, and an example for it: an array for each tensor of ``layout``.
-
-    ``spec``: what errors call it. ``sized``: it can be made for another batch size.
-    """
+    ``spec``: what errors call it. ``sized``: it can be made for another batch size."""
 
     spec: str
     layout: BatchLayout
@@ -46,12 +44,9 @@ class OwnStep:
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A compiled Keras model and the description of one batch, flat.
-
-    ``notes``: every default that was taken. ``jit_compiled``: XLA compiles it. ``own``: the step, where it is
-    not Keras's own; all its tensors are inputs then, nothing more is known of them and of labels, and
-    ``model`` may be a ``ModelLike``.
-    """
+    """A compiled Keras model and the description of one batch, flat. ``notes``: every default that was taken.
+    ``jit_compiled``: XLA compiles it. ``own``: the step, where it is not Keras's own; all its tensors are
+    inputs then, nothing more is known of them and of labels, and ``model`` may be a ``ModelLike``."""
 
     model: Any
     name: str

@@ -1,8 +1,7 @@
 """Load a training step that is not Keras's own, with an example for it.
 
 It is a function of tensors that came with an example, or the ``train_step`` that a model brings along, with a
-batch or else one that fits its inputs.
-"""
+batch or else one that fits its inputs."""
 
 from __future__ import annotations
 
@@ -295,8 +294,7 @@ def _show(spec: ArraySpec) -> str:
 
 def layers_of(function: Any) -> tuple[Any, ...]:
     """Return the outermost layers and models that ``function`` refers to, directly or through functions,
-    objects and modules.
-    """
+    objects and modules."""
     found: list[Any] = []
     seen: set[int] = set()
     stack = [function]

@@ -162,10 +162,8 @@ def _join_list_readers(structure: Structure, union: UnionFind, readers: dict[Key
 
 
 def _written_variables(structure: Structure) -> set[str]:
-    """Return the resources that updates write.
-
-    One that is only read, such as a learning rate, must not tie all updates into one node.
-    """
+    """Return the resources that updates write. One that is only read, such as a learning rate, must not tie
+    all updates into one node."""
     return {
         tensor.name
         for op in structure.heavy
@@ -177,10 +175,7 @@ def _written_variables(structure: Structure) -> set[str]:
 
 def ordered_clusters(structure: Structure, union: UnionFind) -> list[tuple[int, ...]]:
     """Return the groups of ``union`` in the order of their last ops; updates by gradients come as early as
-    they can.
-
-    A group that would be part of a cycle is taken apart again.
-    """
+    they can. A group that would be part of a cycle is taken apart again."""
     groups = sorted(sorted(members) for members in union.to_sets())
     while True:
         before = _dependencies(structure, groups)

@@ -2,8 +2,7 @@
 
 A node is a cluster of heavy ops (``backends.tf.trace.clusters``). A value is a heavy output that another node
 reads, or that leaves the step. What a node allocates and frees by itself is its workspace; it is found by
-replaying the node's ops.
-"""
+replaying the node's ops."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, V
 @dataclass(frozen=True, eq=False)
 class FoldedStep:
     """A traced step and its graph. ``nodes``: per op of the graph the trace indices of its heavy ops.
-    ``values``: keys.
-    """
+    ``values``: keys."""
 
     structure: Structure
     nodes: tuple[tuple[int, ...], ...]
@@ -185,11 +183,9 @@ def _replay_members(
 def _peak_inside(
     structure: Structure, members: tuple[int, ...], written: set[Key], dying: frozenset[Key]
 ) -> int:
-    """Return the most bytes that the node's members have allocated at once.
-
-    An input in ``dying`` frees its bytes at its last reader. Outputs in ``written`` stay to the end. A list
-    that a loop was given lives on in a list that the loop returns.
-    """
+    """Return the most bytes that the node's members have allocated at once. An input in ``dying`` frees its
+    bytes at its last reader. Outputs in ``written`` stay to the end. A list that a loop was given lives on in
+    a list that the loop returns."""
     last_reader = {key: op for op in members for key in structure.direct_inputs(op)}
     live = 0
     peak = 0
@@ -223,10 +219,8 @@ def written_over(structure: Structure, op: int, members: tuple[int, ...]) -> tup
 
 
 def _scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
-    """Return whether a product of two tensors is then scaled by a constant, as in GELU's gradient.
-
-    TensorFlow then scales the *first* factor before it multiplies, and can write over that one's buffer only.
-    """
+    """Return whether a product of two tensors is then scaled by a constant, as in GELU's gradient. TensorFlow
+    then scales the *first* factor before it multiplies, and can write over that one's buffer only."""
     if structure.ops[op].type != "Mul" or len(structure.direct_inputs(op)) != 2:
         return False
     readers = [other for other in members if (op, 0) in structure.direct_inputs(other)]
@@ -245,13 +239,11 @@ _MOVED = frozenset(
 
 
 def fused(folded: FoldedStep) -> FoldedStep:
-    """Return the step with what XLA will fuse, by a guess, as ops of its graph, with costs of 0.
-
-    A value inside a fusion gets no buffer: a text network within 45 % of its temporaries took 11 % more time
-    where each such value was planned by itself, and 2 % more where it was not. An op joins its only reader,
-    where XLA puts it into the loop that computes that. So does what adds up something for a reader that reads
-    the same again: to have one of them alone gains nothing.
-    """
+    """Return the step with what XLA will fuse, by a guess, as ops of its graph, with costs of 0. A value
+    inside a fusion gets no buffer: a text network within 45 % of its temporaries took 11 % more time where
+    each such value was planned by itself, and 2 % more where it was not. An op joins its only reader, where
+    XLA puts it into the loop that computes that. So does what adds up something for a reader that reads the
+    same again: to have one of them alone gains nothing."""
     structure = folded.structure
     union = UnionFind(structure.heavy)
     for members, last in zip(folded.nodes, _last_of_fusions(folded), strict=True):
@@ -275,11 +267,8 @@ def _without_reuse(folded: FoldedStep) -> FoldedStep:
 
 def loose(folded: FoldedStep, graph: Graph) -> Graph | None:
     """Return ``graph``, that of ``folded`` with costs, without scratch for what passes between loops; None:
-    it has none.
-
-    XLA holds between nothing and what was counted for TensorFlow's executor, so what is solved on this graph
-    may take more than it requests.
-    """
+    it has none. XLA holds between nothing and what was counted for TensorFlow's executor, so what is solved
+    on this graph may take more than it requests."""
     structure = folded.structure
     passing = dict.fromkeys(_passing(folded), 0)
     lighter = dataclasses.replace(structure, bytes_of={**structure.bytes_of, **passing})

@@ -2,8 +2,7 @@
 
 A tensor is named by a *key* ``(op, output)`` with the index of the op in the trace. The *root* of a tensor is
 the key of the heavy output whose buffer it shares; None where the step owns no such buffer (parameters,
-constants, light tensors).
-"""
+constants, light tensors)."""
 
 from __future__ import annotations
 
@@ -46,13 +45,11 @@ TOKEN = 2_000  # output number of "this op has run": zero bytes, an order where 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What the scheduler needs to know about a traced step.
-
-    ``bytes_of``: in the device's memory, of every heavy output (``ARGMAX`` keys included). ``scratch``: heavy
-    op → bytes that it holds only while it runs. ``given``: list or state that a loop returns → the one it was
-    given that dies into it. ``in_variables``: the updates that are computed in their variable's memory;
-    ``plain_bytes``: what their results take in the plain step, which gives the variable a new buffer.
-    """
+    """What the scheduler needs to know about a traced step. ``bytes_of``: in the device's memory, of every
+    heavy output (``ARGMAX`` keys included). ``scratch``: heavy op → bytes that it holds only while it runs.
+    ``given``: list or state that a loop returns → the one it was given that dies into it. ``in_variables``:
+    the updates that are computed in their variable's memory; ``plain_bytes``: what their results take in the
+    plain step, which gives the variable a new buffer."""
 
     traced: TracedStep
     index: dict[str, int]
@@ -117,12 +114,10 @@ class Structure:
 
     @cached_property
     def update_after(self) -> dict[int, frozenset[Key]]:
-        """Per update op the backward ops that must run before it, as ``TOKEN`` keys.
-
-        They read a variable that the update overwrites. TensorFlow only orders the *read* before the write,
-        and copies the variable while the tensor that was read is in use. Readers that stand behind the update
-        are of another pass; they read what it wrote.
-        """
+        """Per update op the backward ops that must run before it, as ``TOKEN`` keys. They read a variable
+        that the update overwrites. TensorFlow only orders the *read* before the write, and copies the
+        variable while the tensor that was read is in use. Readers that stand behind the update are of another
+        pass; they read what it wrote."""
         readers = self._readers_of_variables
         found: dict[int, frozenset[Key]] = {}
         for op in self.heavy:
@@ -134,8 +129,7 @@ class Structure:
     @cached_property
     def late_updates(self) -> frozenset[int]:
         """Light ops that overwrite a variable a backward op reads, and that TensorFlow would run too early:
-        they are in no schedule.
-        """
+        they are in no schedule."""
         return frozenset(
             i
             for i, (op, kind) in enumerate(zip(self.ops, self.kinds, strict=True))
@@ -267,9 +261,7 @@ def _given_state(
     op: tf.Operation, index: int, read: list[Key | None], used: Set[str], bytes_of: dict[Key, int]
 ) -> dict[Key, Key]:
     """Return per state that a loop returns the buffer that dies into it: the state that the loop was given.
-
-    What the loop hands on as it is takes no bytes, unless it is in ``used`` (names of tensors).
-    """
+    What the loop hands on as it is takes no bytes, unless it is in ``used`` (names of tensors)."""
     found: dict[Key, Key] = {}
     if not is_loop(op):
         return found
@@ -321,14 +313,11 @@ _HELD = frozenset({"ReadVariableOp", "Const", "Placeholder"})  # something else 
 @dataclass(frozen=True)
 class OverVariable:
     """One update that is computed in its variable's memory, by ``ops``; the first one reads the variable
-    last.
-
-    ``variable.assign(factor * variable + change)`` makes a tensor, and the variable takes that tensor's
+    last. ``variable.assign(factor * variable + change)`` makes a tensor, and the variable takes that tensor's
     buffer over and gives its own back. So a momentum lies elsewhere after each step, and the holes that large
     variables leave behind wander through the allocator's memory: one step by a schedule for VGG16 needs 540
     MiB, a later one 760. The ops in between write over the variable's own buffer, if nothing else holds it.
-    The emission has the variable let go of it after the last read (``backends.tf.emit.copies.let_go``).
-    """
+    The emission has the variable let go of it after the last read (``backends.tf.emit.copies.let_go``)."""
 
     reads: tuple[int, ...]
     ops: tuple[int, ...]
@@ -343,8 +332,7 @@ def over_variables(
     written_over: Collection[int],
 ) -> tuple[OverVariable, ...]:
     """Return the updates among ``ops`` that need no buffer of their own. ``written_over``: ops that write
-    over an input.
-    """
+    over an input."""
     search = _WrittenOver(ops, phases, index, needed, written_over)
     assigns = (i for i, op in enumerate(ops) if op.type == "AssignVariableOp" and phases[i] is Phase.UPDATE)
     return tuple(found for assign in assigns if (found := search.update_of(assign)) is not None)

@@ -17,8 +17,7 @@ _TAPE = re.compile(r"gradient_tape(_\d+)?$")
 
 def group_names(traced: TracedStep) -> list[str]:
     """Return the path of the layer of each op, nested ones joined by ``/``; loss and optimizer are groups of
-    their own.
-    """
+    their own."""
     model, phases = traced.loaded.model, traced.phases
     tree = _layer_tree(model)
     names: list[str] = []
@@ -65,11 +64,9 @@ def _fill_from_readers(traced: TracedStep, names: list[str]) -> None:
 
 
 def _layer_path(name: str, model_name: str, tree: dict[str, Any]) -> str:
-    """Follow the scopes of ``name`` down the tree of layers.
-
-    TensorFlow makes scopes unique with a suffix ``_N``, and Keras numbers its layers the same way. Either all
-    of Keras's scopes carry the suffix or none does, so the scope of the model tells which it is.
-    """
+    """Follow the scopes of ``name`` down the tree of layers. TensorFlow makes scopes unique with a suffix
+    ``_N``, and Keras numbers its layers the same way. Either all of Keras's scopes carry the suffix or none
+    does, so the scope of the model tells which it is."""
     scopes = name.split("/")[:-1]
     if scopes and scopes[0].startswith("gradient_tape"):
         scopes = scopes[1:]

@@ -1,8 +1,7 @@
 """Understand a loop and its gradient's loop, so that both can be split.
 
 ``tf.while_loop`` hands what its gradient needs to the backward loop in lists: each iteration appends to them,
-and each iteration of the backward loop takes the last element off. What is not known to be so stays whole.
-"""
+and each iteration of the backward loop takes the last element off. What is not known to be so stays whole."""
 
 from __future__ import annotations
 
@@ -31,15 +30,13 @@ _GETS_AND_SETS = _GETS | {"TensorListSetItem"}
 
 
 class Role(Enum):
-    """What a loop and its parts do with one of the loop's inputs.
-
-    *Fixed*: the same in each iteration, and in each part. *Appended*: a list that starts empty, in each part,
-    and goes to the same part of the backward loop, where it is *taken*. *Read*: a list made of a tensor, of
-    which iteration *i* reads only element *i*; a part is given its elements. *Written*: a list of which
-    iteration *i* writes only element *i*, and that is read as a whole; a part writes its elements.
-    *Replaced*: a list made of a tensor, like *read*, that is not used afterwards. *Summed*: a list of zeros,
-    like *written*. *State*: all else; it goes from part to part.
-    """
+    """What a loop and its parts do with one of the loop's inputs. *Fixed*: the same in each iteration, and in
+    each part. *Appended*: a list that starts empty, in each part, and goes to the same part of the backward
+    loop, where it is *taken*. *Read*: a list made of a tensor, of which iteration *i* reads only element *i*;
+    a part is given its elements. *Written*: a list of which iteration *i* writes only element *i*, and that
+    is read as a whole; a part writes its elements. *Replaced*: a list made of a tensor, like *read*, that is
+    not used afterwards. *Summed*: a list of zeros, like *written*. *State*: all else; it goes from part to
+    part."""
 
     FIXED = auto()
     APPENDED = auto()
@@ -158,8 +155,7 @@ class Split:
 
 def understood(loop: Loop, others: Mapping[str, Loop], trips: int, ends: tuple[int, ...]) -> Split | None:
     """Return how to split ``loop`` where its iterations end at ``ends``; None: it, or a loop of its gradient,
-    is not understood.
-    """
+    is not understood."""
     if 0 not in loop.indices or ends[-1] != trips:
         return None
     appended: dict[int, list[tuple[str, int]]] = {}

@@ -3,8 +3,7 @@
 A recurrent layer's loop reads its input from a list with one element per time step, and hands what its
 gradient needs to the backward loop, in lists of the same length. The handle of a list has no shape, so its
 size is read off the ops that made it. A body's ops are replayed once, in order: what they hold at most at
-once, beside the loop's lists and state, is scratch memory of the loop.
-"""
+once, beside the loop's lists and state, is scratch memory of the loop."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ def value_of(tensor: tf.Tensor) -> int | None:
 
 def trip_count(op: tf.Operation) -> int:
     """Return how often the loop's body runs; else the length of its longest list, or the largest constant
-    scalar, or 1.
-    """
+    scalar, or 1."""
     counted = counted_trips(op)
     if counted is not None:
         return counted
@@ -125,11 +123,9 @@ def trip_count(op: tf.Operation) -> int:
 
 @dataclass(frozen=True)
 class LoopList:
-    """A list that a loop returns: the bytes of its elements that no other list of the loop counts.
-
-    ``given``: the number of the loop's input whose list has the same bytes and dies into this one. None: the
-    loop makes the elements itself.
-    """
+    """A list that a loop returns: the bytes of its elements that no other list of the loop counts. ``given``:
+    the number of the loop's input whose list has the same bytes and dies into this one. None: the loop makes
+    the elements itself."""
 
     bytes: int
     given: int | None = None
@@ -142,8 +138,7 @@ def is_zeros(op: tf.Operation) -> bool:
 
 def list_bytes(tensor: tf.Tensor) -> int:
     """Return the bytes of the list ``tensor``, if it was made from a tensor or is zeros like such a list;
-    else 0.
-    """
+    else 0."""
     tensor = without_identities(tensor)
     op = tensor.op
     if op.type in _FILLED_FROM:
@@ -154,12 +149,10 @@ def list_bytes(tensor: tf.Tensor) -> int:
 
 
 def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
-    """Return the tensor lists that the loop ``op`` returns, by output index; none for other ops.
-
-    ``read``: names of the tensors in use. A list has as many elements as it was reserved for (or the loop has
-    trips), of the size of what the loop's body appends. Lists whose element cannot be found count as 0. So do
-    those whose elements belong to another: a variable, or the state that another list keeps too.
-    """
+    """Return the tensor lists that the loop ``op`` returns, by output index; none for other ops. ``read``:
+    names of the tensors in use. A list has as many elements as it was reserved for (or the loop has trips),
+    of the size of what the loop's body appends. Lists whose element cannot be found count as 0. So do those
+    whose elements belong to another: a variable, or the state that another list keeps too."""
     body = loop_function(op) if is_loop(op) else None
     if body is None:
         return {}
@@ -218,10 +211,8 @@ def _elements(tensor: tf.Tensor) -> int | None:
 
 def held_bytes(op: tf.Operation, kernels: Kernels, lists: Mapping[int, LoopList], counted: Set[int]) -> int:
     """Return the bytes that ``op`` holds only while it runs, beside inputs, outputs and ``lists``.
-
     ``counted``: numbers of its inputs whose bytes count there: an element that is taken off such a list is
-    freed.
-    """
+    freed."""
     if is_branch(op):
         outputs = sum(map(_size, op.outputs))
         return max([0, *(_FunctionReplay(body, kernels).peak() - outputs for body in _branches(op))])
@@ -255,8 +246,7 @@ def operations(op: tf.Operation) -> float:
 
 class _FunctionReplay:
     """Replay the ops of a function once. ``state``: numbers of the inputs that are a loop's state, which
-    count here. ``counted``: of the inputs that are lists, which free what is taken off them.
-    """
+    count here. ``counted``: of the inputs that are lists, which free what is taken off them."""
 
     def __init__(
         self, body: Any, kernels: Kernels, state: Set[int] = frozenset(), counted: Set[int] = frozenset()

@@ -1,8 +1,7 @@
 """Trace a step that is any function of tensors, with state in variables.
 
 Nothing is known of it but its graph: a tape's gradients carry a name scope, and assignments are ops of their
-own. Everything else follows from what reads what.
-"""
+own. Everything else follows from what reads what."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ _LASTING = {
 @dataclass(frozen=True, eq=False)
 class Returned:
     """The structure of what a step returns, with the number of an output at every leaf, -1 where there is
-    None; its loss.
-    """
+    None; its loss."""
 
     structure: Any
     loss: int | None = None
@@ -98,11 +96,9 @@ def trace_function(
     batch_size: int,
     for_xla: bool = False,
 ) -> tuple[TracedStep, Returned, Any]:
-    """Trace ``body``, a function of flat tensors, and all that it calls.
-
-    ``subject``: the Keras model whose step it is, or a ``ModelLike``. The last result is the concrete
-    function as TensorFlow runs it by itself; it returns a loss, then what ``body`` returns.
-    """
+    """Trace ``body``, a function of flat tensors, and all that it calls. ``subject``: the Keras model whose
+    step it is, or a ``ModelLike``. The last result is the concrete function as TensorFlow runs it by itself;
+    it returns a loss, then what ``body`` returns."""
     name = str(subject.name)
     results: list[Any] = []
 
@@ -223,11 +219,9 @@ def _bodies(op: tf.Operation) -> list[Any]:
 
 
 def phases_of(ops: Sequence[tf.Operation]) -> tuple[Phase, ...]:
-    """Return the phase of each of ``ops``, which are in a valid order.
-
-    A gradient, and what is computed from gradients for other gradients or an output alone, is of the backward
-    pass. An update is what serves assignments and no gradient: optimizers, averages of weights, metrics.
-    """
+    """Return the phase of each of ``ops``, which are in a valid order. A gradient, and what is computed from
+    gradients for other gradients or an output alone, is of the backward pass. An update is what serves
+    assignments and no gradient: optimizers, averages of weights, metrics."""
     index = {op.name: i for i, op in enumerate(ops)}
     sources = [[index[t.op.name] for t in op.inputs if t.op.name in index] for op in ops]
     gradient = [_GRADIENT_SCOPE.search(op.name) is not None for op in ops]
@@ -265,12 +259,10 @@ def has_calls(graph: Any) -> bool:
 
 
 def inlined(function: Any, *, for_xla: bool = False) -> Callable[..., list[tf.Tensor]]:
-    """Return the concrete ``function`` as a Python function of flat tensors without calls, to be traced.
-
-    A call is one op: nothing inside it could be scheduled. So the graph is copied op by op, with the body
-    where the call was, ordered as TensorFlow orders it. ``for_xla``: XLA compiles all of it, and so may
-    compile a part.
-    """
+    """Return the concrete ``function`` as a Python function of flat tensors without calls, to be traced. A
+    call is one op: nothing inside it could be scheduled. So the graph is copied op by op, with the body where
+    the call was, ordered as TensorFlow orders it. ``for_xla``: XLA compiles all of it, and so may compile a
+    part."""
 
     def body(*tensors: tf.Tensor) -> list[tf.Tensor]:
         target = tf.compat.v1.get_default_graph()

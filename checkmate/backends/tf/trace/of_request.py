@@ -80,10 +80,7 @@ def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict
 
 def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
     """Return ``request`` with the batch, kernels and folding of ``graph``, to fold into that graph in any
-    process.
-
-    Graphs of before 0.2 name no kernels; they follow oneDNN's.
-    """
+    process. Graphs of before 0.2 name no kernels; they follow oneDNN's."""
     kernels = graph.origin.kernels or Kernels.ONEDNN.value
     batch, known = graph.batch_size or request.batch_size, graph.origin.fused
     return dataclasses.replace(request, batch_size=batch, kernels=kernels, fused=known)

@@ -2,8 +2,7 @@
 
 *Fixed* ops own no memory of the step (parameters, constants, inputs). *Views* share the buffer of their
 input. *Light* ops have small outputs and small inputs; they are run once, when first needed, and kept. *Dead*
-ops are needed by nothing and never run. All other ops are *heavy*: they are scheduled.
-"""
+ops are needed by nothing and never run. All other ops are *heavy*: they are scheduled."""
 
 from __future__ import annotations
 
@@ -137,8 +136,7 @@ def _takes_aligned_rows(op: tf.Operation) -> bool:
 
 def _only_transposes_for_products(op: tf.Operation) -> bool:
     """Return whether ``op`` swaps the last two dimensions for products, which can read transposed (complex
-    ones conjugate).
-    """
+    ones conjugate)."""
     if op.type != "Transpose" or not op.outputs[0].consumers() or op.outputs[0].dtype.is_complex:
         return False
     order = _permutation(op.inputs[1])
@@ -170,10 +168,8 @@ _RECURRENT = frozenset(f"CudnnRNN{way}{version}" for way in ("", "Backprop") for
 
 
 def recomputable(op: tf.Operation) -> bool:
-    """Return whether the op gives the same result again, and no side effect.
-
-    The only state of cuDNN's recurrent kernels is what their dropout is drawn from. Replicas exchange once.
-    """
+    """Return whether the op gives the same result again, and no side effect. The only state of cuDNN's
+    recurrent kernels is what their dropout is drawn from. Replicas exchange once."""
     if exchange_of(op):
         return False
     return not private.is_stateful(op) or (op.type in _RECURRENT and op.get_attr("dropout") == 0.0)
@@ -184,10 +180,7 @@ _ANY = "DEFAULT"  # the device type of kernels that serve every device without k
 
 def in_host_memory(tensor: tf.Tensor) -> bool:
     """Return whether ``tensor`` lies in the host's memory, and no kernel reads it on the GPU, where its copy
-    counts.
-
-    Most kernels for int32 take and give such tensors: they are mostly shapes and counters.
-    """
+    counts. Most kernels for int32 take and give such tensors: they are mostly shapes and counters."""
     if not _knows_gpus() or not _on_host(tensor.op, tensor.op.op_def.output_arg, tensor.value_index):
         return False
     return all(_on_host(reader, reader.op_def.input_arg, number) for reader, number in _readers(tensor))

@@ -2,8 +2,7 @@
 
 Replicas exchange tensors: gradients are summed before an update, some variables take a mean. In the trace
 each exchange is an op that hands its input on, and a trial runs it so. In training every replica emits the
-same schedule, and exchanges tensors where such an op stands.
-"""
+same schedule, and exchanges tensors where such an op stands."""
 
 from __future__ import annotations
 

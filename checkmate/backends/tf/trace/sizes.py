@@ -4,8 +4,7 @@ Masks, sparse labels and unique values leave one dimension of a tensor open; how
 read off the ops that make it. The formulas for scratch memory are from ``conv_grad_filter_ops.cc``
 (Conv2DCustomBackpropFilterOp), ``conv_grad_input_ops.h`` (Conv2DCustomBackpropInputOp) and
 ``maxpooling_op.cc`` (MaxPoolingGradOp) of TensorFlow 2.21. What oneDNN and a GPU hold is learned
-(``backends.tf.allocator.learn``).
-"""
+(``backends.tf.allocator.learn``)."""
 
 from __future__ import annotations
 
@@ -60,10 +59,8 @@ _INDEX = 8  # bytes of a position that max pooling's gradient finds again
 
 
 def tensor_bytes(tensor: tf.Tensor) -> int:
-    """Return the bytes of ``tensor``, at most; 0 for a handle of a resource or a list.
-
-    Raises: DynamicShapeError: a dimension is unknown, and nothing bounds it.
-    """
+    """Return the bytes of ``tensor``, at most; 0 for a handle of a resource or a list. Raises:
+    DynamicShapeError: a dimension is unknown, and nothing bounds it."""
     if tensor.dtype in HANDLES or tensor.dtype == tf.string or tensor.op.type in _DIMENSION_LISTS:
         return 0
     output = (tensor.op.type, tensor.value_index)
@@ -83,11 +80,8 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
 
 def bounded_bytes(tensor: tf.Tensor, known: dict[str, int]) -> int:
     """Return ``tensor_bytes``, or an upper bound where a size is open, as in sparse gradients: the largest
-    input's.
-
-    The optimizer sums repeated rows (``Unique``, segment sums, a branch around them). ``known``: sizes by
-    tensor name.
-    """
+    input's. The optimizer sums repeated rows (``Unique``, segment sums, a branch around them). ``known``:
+    sizes by tensor name."""
     if tensor.name not in known:
         try:
             known[tensor.name] = tensor_bytes(tensor)
@@ -111,12 +105,10 @@ def is_reserve(tensor: tf.Tensor) -> bool:
 
 
 def _recurrent_reserve(op: tf.Operation) -> int:
-    """Return the bytes that a recurrent cuDNN kernel keeps for its gradient.
-
-    NVIDIA gives no formula. This one agrees to the byte with what cuDNN 9 asked for on an H200. Each layer
-    keeps some numbers per time step, example and unit. Each but the last keeps its output, too, and a bit per
-    element of it where dropout follows.
-    """
+    """Return the bytes that a recurrent cuDNN kernel keeps for its gradient. NVIDIA gives no formula. This
+    one agrees to the byte with what cuDNN 9 asked for on an H200. Each layer keeps some numbers per time
+    step, example and unit. Each but the last keeps its output, too, and a bit per element of it where dropout
+    follows."""
     if not op.get_attr("is_training"):
         return 0
     # output: [time, batch, units] or [batch, time, units]; state: [layers, batch, units]

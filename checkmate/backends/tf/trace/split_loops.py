@@ -3,8 +3,7 @@
 A loop that reads variables in each iteration is an op with side effects to TensorFlow. The copy reads them
 once, before the loop, and the loop can be run again. A loop whose lists hold much for its gradient becomes
 several, and so does the loop of its gradient. Each part of the forward loop fills lists of its own for one
-part of the backward loop.
-"""
+part of the backward loop."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ _NOTABLE = 0.05  # of the bytes that the forward pass makes: what a loop's lists
 
 def with_split_loops(traced: TracedStep) -> TracedStep:
     """Return ``traced`` with its loops rewritten, not split where XLA compiles them: it has no lists that are
-    scattered.
-    """
+    scattered."""
     needed = frozenset(needed_ops(traced))
     loops = {
         op.name: found
@@ -110,8 +108,7 @@ def _forward_bytes(traced: TracedStep, used: frozenset[str]) -> int:
 @dataclass(eq=False)
 class _Rewriter:
     """The state of one copy. ``made``: what stands for each tensor of the trace. ``ends``: for each op, where
-    others wait for it. ``phases``: of the new ops. All by name.
-    """
+    others wait for it. ``phases``: of the new ops. All by name."""
 
     traced: TracedStep
     loops: Mapping[str, Loop]
@@ -154,8 +151,7 @@ class _Rewriter:
 class _LoopParts:
     """``made``: what stands for each tensor of the trace, by name; it is filled in. ``lists``: per list of
     the forward loops those of the parts. ``pieces``: per list that is read as one tensor what each part
-    wrote.
-    """
+    wrote."""
 
     target: Any
     made: dict[str, tf.Tensor]
@@ -361,10 +357,8 @@ class _LoopMaker:
 
 
 def reads_of(body: Any, fixed: frozenset[int]) -> dict[int, tf.Tensor] | None:
-    """Return the variables that a loop's body only reads, by input number, each with what is read.
-
-    None where the body has any other side effect, or where a variable may differ between iterations.
-    """
+    """Return the variables that a loop's body only reads, by input number, each with what is read. None where
+    the body has any other side effect, or where a variable may differ between iterations."""
     places = {id(place): number for number, place in enumerate(body.inputs)}
     found: dict[int, tf.Tensor] = {}
     for op in body.get_operations():

@@ -26,10 +26,7 @@ _CONSTANT = frozenset({"Const", "Fill", "Cast", "Reshape", "BroadcastTo", "Ident
 @dataclass(frozen=True, eq=False)
 class Unplanned:
     """A step that is not Keras's own, as TensorFlow runs it by itself: it returns a loss, then all that the
-    step returns.
-
-    ``names``, ``loss``: of what the step returns, and the number of the loss there.
-    """
+    step returns. ``names``, ``loss``: of what the step returns, and the number of the loss there."""
 
     function: Any
     names: tuple[str, ...]
@@ -38,14 +35,11 @@ class Unplanned:
 
 @dataclass(frozen=True, eq=False)
 class TracedStep:
-    """One traced training step; ``ops`` are in a valid order, as created where possible.
-
-    ``gradients``: variable path → the tensors of its gradient (two for a sparse gradient: values and
-    indices), in the order of the trainable variables. ``held``: the variables, where the function itself does
-    not know them all. ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as
-    it was traced, where the loops of this one were rewritten. ``whole_loops``: XLA compiles them, so they are
-    not split.
-    """
+    """One traced training step; ``ops`` are in a valid order, as created where possible. ``gradients``:
+    variable path → the tensors of its gradient (two for a sparse gradient: values and indices), in the order
+    of the trainable variables. ``held``: the variables, where the function itself does not know them all.
+    ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as it was traced, where
+    the loops of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split."""
 
     loaded: LoadedModel
     function: Any
@@ -85,12 +79,10 @@ def needed_ops(traced: TracedStep) -> set[str]:
 def step_function(
     loaded: LoadedModel, *, note: Callable[[str], None] | None = None
 ) -> Callable[..., StepOutputs]:
-    """Return the plain training step of ``loaded`` as a Python function of flat inputs and labels.
-
-    It does what ``keras.Model.train_step`` does for the weights, without metrics, and returns (loss,
-    predictions, gradients per trainable variable), flat. ``note`` is called with ``loss``, ``backward``,
-    ``update`` and ``end`` where those parts begin.
-    """
+    """Return the plain training step of ``loaded`` as a Python function of flat inputs and labels. It does
+    what ``keras.Model.train_step`` does for the weights, without metrics, and returns (loss, predictions,
+    gradients per trainable variable), flat. ``note`` is called with ``loss``, ``backward``, ``update`` and
+    ``end`` where those parts begin."""
     model, told = loaded.model, note or (lambda name: None)
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
@@ -109,12 +101,9 @@ def step_function(
 def train_on(
     model: Any, x: Any, loss_of: Callable[[Any], tf.Tensor], note: Callable[[str], None]
 ) -> tuple[tf.Tensor, Any, list[list[tf.Tensor]]]:
-    """Train ``model`` on the inputs ``x``, as ``keras.Model.train_step`` does.
-
-    ``loss_of``: maps the predictions to the loss. ``note`` is called with ``loss``, ``backward`` and
-    ``update`` where those parts begin. Returns the loss, the predictions, and per trainable variable the
-    tensors of its gradient.
-    """
+    """Train ``model`` on the inputs ``x``, as ``keras.Model.train_step`` does. ``loss_of``: maps the
+    predictions to the loss. ``note`` is called with ``loss``, ``backward`` and ``update`` where those parts
+    begin. Returns the loss, the predictions, and per trainable variable the tensors of its gradient."""
     with tf.GradientTape() as tape:
         predictions = model(x, training=True)
         note("loss")
@@ -137,8 +126,7 @@ def trace_step(
     with_gradients: bool = False,
 ) -> TracedStep:
     """Trace the training step of ``loaded``. ``with_gradients``: the concrete function returns more than the
-    loss.
-    """
+    loss."""
     borders: dict[str, int] = {}
     outputs: list[StepOutputs] = []
 
@@ -186,8 +174,7 @@ def concrete_step(
     body: Callable[..., Any], specs: Sequence[tf.TensorSpec], *, for_xla: bool
 ) -> tuple[Any, bool]:
     """Return the concrete function of ``body``, and whether XLA has its loops; their lists then have a known
-    length.
-    """
+    length."""
     concrete = tf.function(tracing_once(body), autograph=False).get_concrete_function(*specs)
     whole_loops = for_xla and any(map(is_loop, concrete.graph.get_operations()))
     if whole_loops:
@@ -198,11 +185,9 @@ def concrete_step(
 
 
 def tracing_once(body: Callable[..., Result]) -> Callable[..., Result]:
-    """Return ``body`` for a ``tf.function`` that is traced only once though it creates variables.
-
-    TensorFlow traces a function a second time if its first trace created variables, such as an optimizer's
-    slots and the sums of metrics. Those begin with a constant, so they are created outside of the trace.
-    """
+    """Return ``body`` for a ``tf.function`` that is traced only once though it creates variables. TensorFlow
+    traces a function a second time if its first trace created variables, such as an optimizer's slots and the
+    sums of metrics. Those begin with a constant, so they are created outside of the trace."""
 
     @wraps(body)
     def traced(*given: Any, **named: Any) -> Result:
@@ -222,10 +207,8 @@ def _created_outside(create: Callable[..., Any], **options: Any) -> Any:
 
 
 def _constant(value: Any) -> Any:
-    """Return the constant that ``value`` is or makes, or what makes it; None if it is something else.
-
-    What makes it is tried in a graph of its own, where it can read nothing of the trace.
-    """
+    """Return the constant that ``value`` is or makes, or what makes it; None if it is something else. What
+    makes it is tried in a graph of its own, where it can read nothing of the trace."""
     if not callable(value):
         return tf.get_static_value(value) if tf.is_symbolic_tensor(value) else value
     with tf.Graph().as_default() as graph:

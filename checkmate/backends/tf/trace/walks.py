@@ -13,10 +13,8 @@ from checkmate.backends.tf import private
 
 
 def source(tensor: tf.Tensor) -> tf.Tensor:
-    """Return ``tensor``, or the tensor behind identities that wait for nothing.
-
-    Keras passes all gradients through one ``IdentityN``: taken literally it would hold each until the last.
-    """
+    """Return ``tensor``, or the tensor behind identities that wait for nothing. Keras passes all gradients
+    through one ``IdentityN``: taken literally it would hold each until the last."""
     while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
         tensor = tensor.op.inputs[tensor.value_index]
     return tensor
@@ -65,10 +63,8 @@ def sources_of(ops: Sequence[tf.Operation]) -> list[set[int]]:
 
 def in_order(before: Sequence[Collection[int]], key: Callable[[int, list[int]], Any]) -> list[int]:
     """Return the items in an order in which each follows those in ``before``; items in a cycle are left out.
-
     Of the items that are ready, the one with the least ``key`` (of the item, and the order so far) comes
-    first.
-    """
+    first."""
     after: list[list[int]] = [[] for _ in before]
     for item, sources in enumerate(before):
         for each in sources:
@@ -88,6 +84,5 @@ def in_order(before: Sequence[Collection[int]], key: Callable[[int, list[int]], 
 
 def execution_order(ops: Sequence[tf.Operation]) -> list[int]:
     """Return the indices of ``ops`` in a valid order, by creation if possible; a loop's gradient gives it
-    later inputs.
-    """
+    later inputs."""
     return in_order(sources_of(ops), lambda item, _: item)
