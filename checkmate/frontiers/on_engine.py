@@ -14,7 +14,7 @@ from dataclasses import replace
 from checkmate import planning
 from checkmate.errors import SolverCrashedError
 from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, require_budgets, resolved, row_of
-from checkmate.frontiers.tasks import baseline_of, baseline_task, least_task, result_of, solve_task
+from checkmate.frontiers.tasks import BaselineTask, SolveTask, baseline_of, least_task, result_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.progress import Cancelled, Report, never, silent
@@ -111,9 +111,9 @@ class _Plan:
         each = replace(
             options, time_limit_s=(1 - for_baselines) * self._limit_s / len(self._budgets), start=None
         )
-        self._solves = {budget: solve_task(graph, budget, solver, each) for budget in self._budgets}
+        self._solves = {budget: SolveTask(graph, budget, solver, each) for budget in self._budgets}
         other = replace(each, time_limit_s=for_baselines * self._limit_s / max(1, len(baselines)), moves=None)
-        self._baselines = {name: baseline_task(graph, name, other) for name in baselines}
+        self._baselines = {name: BaselineTask(graph, 0, name, other) for name in baselines}
 
     @property
     def tasks(self) -> list[Task]:

@@ -1,8 +1,6 @@
-"""Define the tasks of a sweep over one or many graphs.
+"""The tasks of a sweep over graphs.
 
-They are solves, strategies to compare with, and the least memory known. Graphs travel by value, as their
-files' JSON, so a worker needs this package but no file of the user's. What a worker answers, or a journal
-holds, is replayed by the independent check before it counts.
+What a worker answers, or a journal holds, is replayed by the independent check before it counts.
 """
 
 from __future__ import annotations
@@ -10,12 +8,10 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from checkmate import planning
 from checkmate.errors import SolveError
-from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_facts
 from checkmate.frontiers.sweep import trace
 from checkmate.ir.graph import Graph
@@ -28,30 +24,8 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.run import Data, Task
 from checkmate.units import format_bytes
 
-_SENT = Path("the graph that was sent")
 _PROBE_S = 1.0  # per budget tried for the least reachable peak
 _NEARLY = 0.95  # of a time limit: a solve that took longer was ended by it
-
-
-@dataclass(frozen=True)
-class Order:
-    """Describe a solve for a worker.
-
-    It has a graph as its file's JSON, a budget in bytes, a solver, and its options (without a start).
-    """
-
-    graph: dict[str, Any]
-    budget_bytes: int
-    solver: str
-    options: SolveOptions
-
-    def open_graph(self) -> Graph:
-        return graph_from_json(_SENT, self.graph)
-
-
-def order(graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -> Order:
-    """Return the order to send to a worker."""
-    return Order(graph_to_json(graph), budget_bytes, solver, options)
 
 
 def facts_of(
@@ -73,21 +47,36 @@ def facts_of(
     }
 
 
-def solve_task(graph: Graph, budget_bytes: int, solver: str, options: SolveOptions) -> Task:
-    """Return the task of one solve; ``result_of`` reads its answer."""
-    return Task(
-        f"{graph.name} at {format_bytes(budget_bytes)}, {solver}",
-        facts_of("solve", graph, budget_bytes, solver, options),
-        solve_sent,
-        order(graph, budget_bytes, solver, options),
-        lambda data: wrong_result(graph, budget_bytes, data),
-    )
+@dataclass(frozen=True, eq=False)
+class GraphTask(Task):
+    """A task on one graph with one solver."""
+
+    graph: Graph
+    budget_bytes: int
+    solver: str
+    options: SolveOptions
+    kind: ClassVar[str]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return facts_of(self.kind, self.graph, self.budget_bytes, self.solver, self.options)
 
 
-def solve_sent(sent: Order) -> Data:
-    """Solve what was sent, on a worker."""
-    result = planning.solve(sent.open_graph(), sent.budget_bytes, solver=sent.solver, options=sent.options)
-    return {**plain(result), "ended": ended(result, sent.options)}
+class SolveTask(GraphTask):
+    """One solve; ``result_of`` reads its answer."""
+
+    kind = "solve"
+
+    @property
+    def name(self) -> str:
+        return f"{self.graph.name} at {format_bytes(self.budget_bytes)}, {self.solver}"
+
+    def work(self) -> Data:
+        result = planning.solve(self.graph, self.budget_bytes, solver=self.solver, options=self.options)
+        return {**plain(result), "ended": ended(result, self.options)}
+
+    def wrong(self, data: Data) -> str:
+        return wrong_result(self.graph, self.budget_bytes, data)
 
 
 def ended(result: SolveResult, options: SolveOptions) -> str:
@@ -159,68 +148,67 @@ def wrong_point(graph: Graph, budget_bytes: int, steps: list[int], peak_bytes: i
     return ""
 
 
-def least_task(graph: Graph) -> Task:
-    """Return the task of the least peak of the fast heuristic. Its answer has ``peak_bytes``."""
-    options = SolveOptions(time_limit_s=_PROBE_S)
-    return Task(
-        f"{graph.name}: the least memory known",
-        facts_of("least", graph, 0, "greedy", options),
-        least_sent,
-        order(graph, 0, "greedy", options),
-        lambda data: "" if isinstance(data.get("peak_bytes"), int) else "it has no peak",
-    )
+def least_task(graph: Graph) -> LeastTask:
+    return LeastTask(graph, 0, "greedy", SolveOptions(time_limit_s=_PROBE_S))
 
 
-def least_sent(sent: Order) -> Data:
-    """Find the least memory, on a worker."""
-    found = planning.known_minimum(sent.open_graph(), options=sent.options)
-    return {"peak_bytes": int(found.bytes)}
+class LeastTask(GraphTask):
+    """The least peak of the fast heuristic. Its answer has ``peak_bytes``."""
+
+    kind = "least"
+
+    @property
+    def name(self) -> str:
+        return f"{self.graph.name}: the least memory known"
+
+    def work(self) -> Data:
+        found = planning.known_minimum(self.graph, options=self.options)
+        return {"peak_bytes": int(found.bytes)}
+
+    def wrong(self, data: Data) -> str:
+        return "" if isinstance(data.get("peak_bytes"), int) else "it has no peak"
 
 
-def baseline_task(graph: Graph, name: str, options: SolveOptions) -> Task:
-    """Return the task of a known strategy's schedules. ``baseline_of`` reads its answer."""
+class BaselineTask(GraphTask):
+    """A known strategy's schedules; ``baseline_of`` reads its answer."""
 
-    def wrong(data: Data) -> str:
+    kind = "baseline"
+
+    @property
+    def name(self) -> str:
+        return f"{self.graph.name}: baseline {self.solver}"
+
+    def work(self) -> Data:
+        points: list[FrontierPoint] = []
+        until = time.perf_counter() + self.options.time_limit_s
         try:
-            points = baseline_of(graph, name, data)[0]
+            note = trace(self.graph, self.solver, points, self.options, until=until, cancelled=never)
+        except SolveError as error:
+            note = str(error)
+        return {
+            "points": [
+                [
+                    point.schedule.steps.tolist(),
+                    int(point.peak_bytes),
+                    float(point.cost),
+                    int(point.budget_bytes),
+                    point.seconds,
+                ]
+                for point in points
+            ],
+            "note": note,
+        }
+
+    def wrong(self, data: Data) -> str:
+        try:
+            points = baseline_of(self.graph, self.solver, data)[0]
         except (KeyError, TypeError, ValueError) as error:
             return f"it is no list of schedules ({error})"
         said = (
-            wrong_point(graph, p.budget_bytes, p.schedule.steps.tolist(), p.peak_bytes, p.cost)
+            wrong_point(self.graph, p.budget_bytes, p.schedule.steps.tolist(), p.peak_bytes, p.cost)
             for p in points
         )
         return next(filter(None, said), "")
-
-    return Task(
-        f"{graph.name}: baseline {name}",
-        facts_of("baseline", graph, 0, name, options),
-        baseline_sent,
-        order(graph, 0, name, options),
-        wrong,
-    )
-
-
-def baseline_sent(sent: Order) -> Data:
-    """Trace a strategy, on a worker."""
-    points: list[FrontierPoint] = []
-    until = time.perf_counter() + sent.options.time_limit_s
-    try:
-        note = trace(sent.open_graph(), sent.solver, points, sent.options, until=until, cancelled=never)
-    except SolveError as error:
-        note = str(error)
-    return {
-        "points": [
-            [
-                point.schedule.steps.tolist(),
-                int(point.peak_bytes),
-                float(point.cost),
-                int(point.budget_bytes),
-                point.seconds,
-            ]
-            for point in points
-        ],
-        "note": note,
-    }
 
 
 def baseline_of(graph: Graph, name: str, data: Data) -> tuple[tuple[FrontierPoint, ...], str]:

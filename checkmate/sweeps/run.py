@@ -1,15 +1,11 @@
-"""Run a sweep's tasks on an engine.
-
-Each runs once, a lost worker's runs again, and one in the journal does not run at all.
-"""
-
 from __future__ import annotations
 
 import hashlib
 import json
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,34 +20,39 @@ _POLL_S = 0.02
 _ERROR = "error"  # the only field of an answer that is an error
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Describe one independent piece of a sweep.
+class Task(ABC):
+    """One independent piece of a sweep. It travels to a worker by pickle."""
 
-    ``name``: for people. ``facts``: JSON-able, all that the answer depends on. ``function``: a function of a
-    module, called with ``payload`` on a worker; its answer is JSON-able. ``wrong``: says what is wrong with
-    an answer from a worker or a journal; "" if nothing.
-    """
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
 
-    name: str
-    facts: Mapping[str, Any]
-    function: Callable[[Any], Data]
-    payload: Any
-    wrong: Callable[[Data], str] = lambda data: ""
+    @property
+    @abstractmethod
+    def facts(self) -> Mapping[str, Any]:
+        """All that the answer depends on, as JSON-able data."""
+
+    @abstractmethod
+    def work(self) -> Data:
+        """Return the answer as JSON-able data; called on a worker."""
+
+    @abstractmethod
+    def wrong(self, data: Data) -> str:
+        """Say what is wrong with an answer from a worker or a journal; "" if nothing."""
 
     @property
     def key(self) -> str:
-        """Return a hash of the facts and of this program's version. Equal keys mean equal tasks."""
+        """Equal keys, which include this program's version, mean equal tasks."""
         text = json.dumps({"checkmate": checkmate.__version__, **self.facts}, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 @dataclass(eq=False)
 class SweepResult:
-    """Hold what a sweep knows.
+    """The answers of a sweep, and why there are none (``failures``), by the tasks' keys.
 
-    ``answers`` and ``failures`` (why there is no answer) are by the task's key. ``reused``: answers from the
-    journal. ``at_once``: the most tasks that were out at a time. ``lost``: workers lost.
+    ``reused``: answers from the journal. ``at_once``: the most tasks that were out at a time. ``lost``:
+    workers lost.
     """
 
     answers: dict[str, Data] = field(default_factory=dict)
@@ -70,11 +71,10 @@ def run(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> SweepResult:
-    """Run every task once and return the answers.
+    """Run every task that is not in the journal, and a lost worker's task again.
 
-    Equal tasks run once. A task that fails, or that costs more workers than the pool allows, is a failure.
-    Cancelling (also Ctrl-C) ends the sweep within a poll, and the pool with it: what was finished is in the
-    answers and the journal.
+    Equal tasks run once. Cancelling (also Ctrl-C) ends the sweep within a poll, and the pool with it: what
+    was finished is in the answers and the journal.
 
     Raises:
         FormatError: an answer in the journal does not hold, or the journal cannot be written.
@@ -91,16 +91,13 @@ def run(
     return sweep.swept
 
 
-def call(sent: tuple[str, Callable[[Any], Data], Any]) -> Data:
-    """Call the function on its payload, on a worker.
-
-    An error becomes an answer, as not every error can be sent back.
-    """
-    version, function, payload = sent
+def work(sent: tuple[str, Task]) -> Data:
+    """Return a task's answer. An error becomes one, because not every error can be sent back."""
+    version, task = sent
     if version != checkmate.__version__:
         return {_ERROR: f"the worker has checkmate {checkmate.__version__}, the sweep {version}"}
     try:
-        return function(payload)
+        return task.work()
     except Exception as error:  # the process's edge
         return {_ERROR: f"{type(error).__name__}: {error}"}
 
@@ -117,7 +114,6 @@ class _TaskSweep:
         self.swept = SweepResult()
 
     def resume(self) -> None:
-        """Take the journal's answers; put the other tasks in the queue."""
         for key, task in self._tasks.items():
             known = None if self._journal is None else self._journal.get(key)
             if known is None:
@@ -149,8 +145,7 @@ class _TaskSweep:
     def _send(self) -> None:
         while self._waiting and len(self._out) < self._pool.slots():
             key = self._waiting.popleft()
-            task = self._tasks[key]
-            self._out[key] = self._pool.submit(call, (checkmate.__version__, task.function, task.payload))
+            self._out[key] = self._pool.submit(work, (checkmate.__version__, self._tasks[key]))
             self.swept.at_once = max(self.swept.at_once, len(self._out))
 
     def _take(self, key: str, result: Result) -> None:
@@ -158,11 +153,11 @@ class _TaskSweep:
         try:
             data: Data = result.result()
         except Exception as error:
-            if not self._pool.is_loss(error):
+            if self._pool.is_loss(error):
+                self._lose(task)
+            else:
                 self._pool.require_open()
                 self._fail(task, f"{type(error).__name__}: {error}")
-                return
-            self._lose(task)
             return
         wrong = str(data[_ERROR]) if set(data) == {_ERROR} else task.wrong(data)
         if wrong:

@@ -12,7 +12,7 @@ from typing import Any
 from checkmate.errors import EngineUnavailableError
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
-from checkmate.sweeps.run import SweepResult, Task, run
+from checkmate.sweeps.run import SweepResult, run
 from tests.machines.network import Machine, Machines
 from tests.unit.sweeps import counting
 
@@ -29,24 +29,20 @@ class Loss:
     problems: list[str]
 
 
-def tasks_at(ran: Path, pause_s: float = PAUSE_S) -> list[Task]:
-    """Return eight tasks that write down when they run."""
+def tasks_at(ran: Path, pause_s: float = PAUSE_S) -> list[counting.Counted]:
     return counting.sweep_tasks(ran, pause_s=pause_s)
 
 
 def answers_here(folder: Path) -> dict[str, Any]:
-    """Return the answers of a sweep on this machine's processes."""
     with open_pool(Engine(count=1)) as pool:
         return answers(run(tasks_at(folder / "here", 0.0), pool))
 
 
 def answers(swept: SweepResult) -> dict[str, Any]:
-    """Return answers without what depends on the clock."""
     return {key: counting.repeatable(data) for key, data in swept.answers.items()}
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition."""
     end = time.monotonic() + _PATIENCE_S
     while not condition():
         if time.monotonic() > end:

@@ -1,8 +1,3 @@
-"""Test largest batches on an engine.
-
-They are those of one process, checked on arrival, and never searched for twice.
-"""
-
 from __future__ import annotations
 
 import math
@@ -17,13 +12,13 @@ from checkmate.errors import CancelledError, NoScheduleError, UsageError
 from checkmate.graphs.paper import find_network
 from checkmate.ir import Graph
 from checkmate.largest.batch import MaxBatch, max_batch
-from checkmate.largest.on_engine import batch_sent, batch_task, max_batches_on
+from checkmate.largest.on_engine import BatchTask, max_batches_on
 from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal
-from checkmate.sweeps.run import Data, Task
+from checkmate.sweeps.run import Data
 from tests.graphs_strategies import training_chain
 
 OPTIONS = SolveOptions(time_limit_s=20.0)  # all of these are proved long before
@@ -38,18 +33,15 @@ def pool() -> Iterator[Pool]:
 
 
 @pytest.fixture(scope="module")
-def answer() -> tuple[Task, Data]:
-    """Return a search, and a worker's answer to it."""
-    task = batch_task(BatchScaling(chain(6)), BUDGET, None, OPTIONS)
-    return task, batch_sent(task.payload)
+def answer() -> tuple[BatchTask, Data]:
+    task = BatchTask(BatchScaling(chain(6)), BUDGET, None, OPTIONS)
+    return task, task.work()
 
 
-class NoPool:
+class NoPool(Pool):
     """A pool to which nothing may be sent."""
 
-    retries = 0
-
-    def slots(self) -> int:
+    def _room(self) -> int:
         return 1
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Any:
@@ -57,9 +49,6 @@ class NoPool:
 
     def is_loss(self, error: BaseException) -> bool:
         return False
-
-    def require_open(self) -> None:
-        pass
 
     def close(self, *, at_once: bool) -> None:
         pass
@@ -106,10 +95,10 @@ def test_answers_in_the_journal_are_not_searched_for_again(pool: Pool, tmp_path:
     with open_journal(path) as journal:
         first = max_batches_on(steps, BUDGET, pool, options=OPTIONS, journal=journal)
     with open_journal(path) as journal:
-        again = max_batches_on(steps[::-1], BUDGET, NoPool(), options=OPTIONS, journal=journal)
+        again = max_batches_on(steps[::-1], BUDGET, NoPool(None), options=OPTIONS, journal=journal)
         assert list(map(told, again))[::-1] == list(map(told, first))
         with pytest.raises(AssertionError, match="in the journal"):
-            max_batches_on(steps, BUDGET + 1, NoPool(), options=OPTIONS, journal=journal)
+            max_batches_on(steps, BUDGET + 1, NoPool(None), options=OPTIONS, journal=journal)
 
 
 def test_no_schedule_is_an_answer(pool: Pool) -> None:
@@ -117,7 +106,7 @@ def test_no_schedule_is_an_answer(pool: Pool) -> None:
     assert all(isinstance(one, NoScheduleError) and one.exit_code == 3 for one in found)
     assert "needs by itself" in str(found[0])
     (stopped,) = max_batches_on(
-        [BatchScaling(chain(5))], BUDGET, NoPool(), options=OPTIONS, cancelled=lambda: True
+        [BatchScaling(chain(5))], BUDGET, NoPool(None), options=OPTIONS, cancelled=lambda: True
     )
     assert isinstance(stopped, CancelledError)
     with pytest.raises(UsageError, match="less than computing everything once"):
@@ -136,7 +125,7 @@ def test_no_schedule_is_an_answer(pool: Pool) -> None:
     ],
 )
 def test_an_answer_is_checked_on_arrival(
-    answer: tuple[Task, Data], change: dict[str, Any], wrong: str
+    answer: tuple[BatchTask, Data], change: dict[str, Any], wrong: str
 ) -> None:
     task, data = answer
     assert task.wrong(data) == ""
@@ -144,8 +133,8 @@ def test_an_answer_is_checked_on_arrival(
     assert "no largest batch" in task.wrong({})
 
 
-def test_a_schedule_above_the_cost_limit_does_not_count(answer: tuple[Task, Data]) -> None:
-    assert "more than" in batch_task(BatchScaling(chain(6)), BUDGET, 0.0, OPTIONS).wrong(answer[1])
+def test_a_schedule_above_the_cost_limit_does_not_count(answer: tuple[BatchTask, Data]) -> None:
+    assert "more than" in BatchTask(BatchScaling(chain(6)), BUDGET, 0.0, OPTIONS).wrong(answer[1])
 
 
 def test_the_papers_network_is_as_large_on_an_engine(pool: Pool) -> None:

@@ -1,7 +1,4 @@
-"""Test sweeps on a real dask cluster on this machine.
-
-The answers are the same as here, even if a worker is killed in the middle.
-"""
+"""Sweeps on a real dask cluster on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
 from checkmate.sweeps.run import SweepResult, run
 from tests.unit.sweeps import counting
-from tests.unit.sweeps.test_run import variant
 
 distributed = pytest.importorskip("distributed")
 PATIENCE_S = 60.0
@@ -91,7 +87,7 @@ def test_a_sweep_begun_here_is_finished_on_the_cluster(engine: Engine, tmp_path:
 def test_a_task_that_kills_workers_is_given_up_and_the_others_are_not(engine: Engine, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     tasks = counting.sweep_tasks(ran, seeds=(1,))
-    bad = variant(tasks[1], "deadly")
+    bad = counting.variant(tasks[1], counting.Deadly)
     with open_pool(engine) as pool:
         swept = run([tasks[0], bad, *tasks[2:]], pool)
     assert set(swept.answers) == {task.key for task in tasks} - {bad.key}

@@ -1,9 +1,3 @@
-"""Test sweeps on processes.
-
-Each task runs once, none is lost with its worker, none is recomputed after a kill, nothing is believed
-unchecked.
-"""
-
 from __future__ import annotations
 
 import os
@@ -20,12 +14,12 @@ import psutil
 import pytest
 
 from checkmate.errors import FormatError
-from checkmate.frontiers.tasks import result_of, solve_task
+from checkmate.frontiers.tasks import result_of
 from checkmate.progress import Progress
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.sweeps.engine import Engine, Pool, open_pool
 from checkmate.sweeps.journal import open_journal, read_entries
-from checkmate.sweeps.run import Task, run
+from checkmate.sweeps.run import run
 from tests.unit.sweeps import counting
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,11 +58,6 @@ def until(*, lines: Path | None = None, count: int = 1, gone: Sequence[int] = ()
         time.sleep(0.01)
 
 
-def variant(task: Task, function: str) -> Task:
-    """Return the task with another of ``counting``'s functions."""
-    return replace(task, function=getattr(counting, function))
-
-
 def test_every_task_once_and_equal_tasks_are_one(pool: Pool, tmp_path: Path) -> None:
     tasks = counting.sweep_tasks(tmp_path / "ran")
     told: list[Progress] = []
@@ -90,32 +79,29 @@ def test_the_same_sweep_gives_the_same_answers_and_they_are_schedules(pool: Pool
         key: counting.repeatable(data) for key, data in second.answers.items()
     }
     assert {data["ended"] for data in first.answers.values()} <= {"moves", "proof"}
-    graph = tasks[-1].payload[3].open_graph()
+    graph = tasks[-1].graph
     result = result_of(graph, first.answers[tasks[-1].key])
     assert result.schedule is not None and result.schedule.graph_fingerprint == graph.fingerprint
 
 
 def test_the_key_holds_everything_that_the_answer_depends_on(tmp_path: Path) -> None:
-    order = counting.sweep_tasks(tmp_path / "ran")[0].payload[3]
-    graph, options = order.open_graph(), order.options
+    task = counting.sweep_tasks(tmp_path / "ran")[0]
     changed = [
-        solve_task(replace(graph, fixed_bytes=1), order.budget_bytes, order.solver, options),
-        solve_task(graph, order.budget_bytes + 1, order.solver, options),
-        solve_task(graph, order.budget_bytes, "greedy", options),
+        replace(task, graph=replace(task.graph, fixed_bytes=1)),
+        replace(task, budget_bytes=task.budget_bytes + 1),
+        replace(task, solver="greedy"),
         *(
-            solve_task(graph, order.budget_bytes, order.solver, replace(options, **change))
+            replace(task, options=replace(task.options, **change))
             for change in ({"seed": 9}, {"moves": 9}, {"time_limit_s": 9.0}, {"workers": 9}, {"gap": 0.9})
         ),
     ]
-    keys = {task.key for task in (*changed, solve_task(graph, order.budget_bytes, order.solver, options))}
-    assert len(keys) == len(changed) + 1
-    renamed = solve_task(replace(graph), order.budget_bytes, order.solver, options)
-    assert renamed.key in keys
+    assert len({each.key for each in (*changed, task)}) == len(changed) + 1
+    assert replace(task, graph=replace(task.graph)).key == task.key
 
 
 def test_a_task_that_kills_its_workers_fails_and_takes_no_other_along(pool: Pool, tmp_path: Path) -> None:
     tasks = counting.sweep_tasks(tmp_path / "ran")
-    bad = variant(tasks[2], "deadly")
+    bad = counting.variant(tasks[2], counting.Deadly)
     swept = run([*tasks[:2], bad, *tasks[3:]], pool)
     assert set(swept.failures) == {bad.key} and "its worker was lost 3 times" in swept.failures[bad.key]
     assert set(swept.answers) == {task.key for task in tasks} - {bad.key}
@@ -129,7 +115,11 @@ def test_a_task_that_kills_its_workers_fails_and_takes_no_other_along(pool: Pool
 def test_a_task_that_goes_wrong_is_a_failure_with_its_reason(pool: Pool, tmp_path: Path) -> None:
     tasks = counting.sweep_tasks(tmp_path / "ran", seeds=(1,))
     with open_journal(tmp_path / "sweep.jsonl") as journal:
-        swept = run([variant(tasks[0], "failing"), variant(tasks[3], "wrong")], pool, journal=journal)
+        bad = [
+            counting.variant(tasks[0], counting.Failing),
+            counting.variant(tasks[3], counting.Wrong),
+        ]
+        swept = run(bad, pool, journal=journal)
     assert swept.failures[tasks[0].key] == "ValueError: no such thing"
     assert "not" in swept.failures[tasks[3].key] and "cost" in swept.failures[tasks[3].key]
     assert not swept.answers and read_entries(tmp_path / "sweep.jsonl") == {}
