@@ -1,5 +1,3 @@
-"""One table of colours and sizes per theme. The palette, the style sheet and every painter use it."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
@@ -44,7 +42,6 @@ class Theme:
     mild_notice: str
 
     def color(self, role: str, alpha: int = 255) -> QColor:
-        """Return the token ``role`` as a colour."""
         color = QColor(getattr(self, role))
         color.setAlpha(alpha)
         return color
@@ -82,7 +79,6 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
 def mixed(theme: Theme, role: str, share: float) -> QColor:
-    """Return the token ``role`` laid over the panel at ``share``, opaque."""
     over, under = QColor(getattr(theme, role)), QColor(theme.panel)
     parts = (
         round(share * a + (1 - share) * b)
@@ -150,8 +146,7 @@ class CurrentTheme(QObject):
 
 
 def load_fonts() -> str:
-    """Register the bundled fonts and return the family to use. If they are missing, it is the system's
-    own."""
+    """Register the bundled fonts; return the family to use, the system's own if they are missing."""
     families: list[str] = []
     for font in contents("fonts", ".otf"):
         number = QFontDatabase.addApplicationFontFromData(font.read_bytes())
@@ -160,7 +155,6 @@ def load_fonts() -> str:
 
 
 def load_icon() -> QIcon:
-    """Return the bundled icon, in all its sizes."""
     icon = QIcon()
     for picture in contents("icons", ".png"):
         pixmap = QPixmap()
@@ -170,7 +164,6 @@ def load_icon() -> QIcon:
 
 
 def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
-    """Set the style, the font and the colours of the whole application."""
     application.setStyle("Fusion")
     font = QFont(family)
     font.setPixelSize(13)
@@ -182,7 +175,6 @@ _DARKENED = 140  # percent: by how much the style darkens a window's colour to t
 
 
 def color_application(application: QApplication, theme: Theme) -> None:
-    """Set the palette and the style sheet of the whole application."""
     palette = QPalette()
     roles = QPalette.ColorRole
     for role, token in (
@@ -211,7 +203,6 @@ def color_application(application: QApplication, theme: Theme) -> None:
 
 
 def style_sheet(theme: Theme) -> str:
-    """Return the style sheet; its colours come from the tokens alone."""
     text = resource("theme", "window.qss").read_text("utf-8")
     for field in fields(theme):
         text = text.replace(f"@{field.name}@", str(getattr(theme, field.name)))

@@ -1,6 +1,3 @@
-"""Where the boxes of the training graph go; no Qt. Forward ops stand on the upper rail, and each gradient
-below its layer."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -100,8 +97,7 @@ class Folding:
         return found
 
     def opening(self, opened: Opened, box: Box, op: int, *, every: bool) -> Opened:
-        """Return the groups to open so that a box is open. Of equal blocks, it is the block of ``op``, the
-        first one if it is in none of them, or ``every`` one."""
+        """Of equal blocks, open the block of ``op`` (the first one if it is in none), or ``every`` one."""
         run = self._run_of(box)
         if run is None:
             return opened | {box.key}
@@ -115,8 +111,7 @@ class Folding:
         return opened - {key} if run is None else self._folded(opened, run)
 
     def turning_blocks(self, opened: Opened) -> Opened:
-        """Return the groups to open so that all equal blocks are open. Where some of them were open, none
-        is."""
+        """Open all equal blocks, or fold them all where some are open."""
         without = opened
         for run in self.runs:
             without = self._folded(without, run)
@@ -132,8 +127,6 @@ class Folding:
         return opened - inside | (inside & {self.root.key})
 
     def layout(self, opened: Opened) -> GraphLayout:
-        """Lay the boxes out in columns. Columns follow the order of the forward pass. The forward ops of a
-        column stand above, its gradients and updates below."""
         graph = self._graph
         closed, around = visible_groups(self.root, opened)
         column_of_layer = [
@@ -198,8 +191,6 @@ def _short_name(group: Group, parent: str) -> str:
 
 
 def _edges(graph: Graph, box_of: list[int]) -> tuple[tuple[int, int], ...]:
-    """Return the edges between boxes, in the order of the ops. An edge is a pair of boxes in which one needs
-    what the other writes."""
     boxes, before = np.array(box_of, np.int64), graph.predecessors
     source, target = boxes[before.ids], np.repeat(boxes, np.diff(before.starts))
     across = source != target

@@ -1,5 +1,3 @@
-"""Group layers by their names, and sum what they write; no Qt."""
-
 from __future__ import annotations
 
 import re
@@ -29,8 +27,7 @@ class Group:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return the group's identity within its graph. That of equal blocks ends with a negative number:
-        they may be all the layers that there are."""
+        """The identity within the graph. Equal blocks end with a negative number: they may be all layers."""
         return self.first, self.last if self.copies == 1 else -self.last
 
     @property
@@ -89,8 +86,7 @@ def _ends(name: str) -> list[int]:
 
 
 def _runs(names: Sequence[str], tokens: Sequence[Sequence[int]], group: Group) -> list[Group]:
-    """Return the runs of layers that agree in one more part of their name. Look deeper if that part tells no
-    layers apart."""
+    """Return layers that agree in one more part of their name; deeper, if that part tells none apart."""
 
     def part(layer: int, depth: int) -> str:
         ends = tokens[layer]
@@ -137,9 +133,8 @@ def _gathered(runs: list[Group], most: int) -> list[Group]:
 
 
 def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]]:
-    """Return the groups to open, with at most ``most_boxes`` closed ones left. Outer groups are opened before
-    inner ones, and larger before smaller ones. Equal blocks stay one box, unless there is room for every
-    layer."""
+    """Outer groups are opened before inner ones, larger before smaller ones, until
+    ``most_boxes`` are closed. Equal blocks stay one box, unless there is room for every layer."""
     every = root.last - root.first <= most_boxes
     opened, shown = {root.key}, [(1, child) for child in root.children] or [(0, root)]
     while True:
@@ -161,9 +156,8 @@ def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]
 
 
 def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[list[Group], list[Group]]:
-    """Return (closed groups, open groups around them). The closed ones are listed from left to right, the
-    open ones outermost first. Where single ones of equal blocks are open, those before, between and after
-    them are closed together."""
+    """Return (closed groups from left to right, open groups around them, outermost first). Where single
+    ones of equal blocks are open, those between them are closed together."""
     closed: list[Group] = []
     around: list[Group] = []
     pending = [root]
@@ -182,7 +176,6 @@ def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[lis
 
 
 def pieces(group: Group, opened: frozenset[tuple[int, int]]) -> list[Group]:
-    """Return equal blocks divided at those that are open; others as they are."""
     if group.copies == 1 or not any(child.key in opened for child in group.children):
         return [group]
     found: list[Group] = []
@@ -224,7 +217,6 @@ class LayerSizes:
 
 
 def layers_of(graph: Graph) -> tuple[LayerSizes, ...]:
-    """Return the layers in the order of their first ops."""
     ops: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
         ops.setdefault(op.group or op.name, []).append(index)

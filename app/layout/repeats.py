@@ -41,8 +41,7 @@ class BlockRun:
 
 
 def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> list[BlockRun]:
-    """Return the runs of equal blocks, from left to right. In a graph that takes too long, they are those
-    that were found until then. ``layer_of``: the layer of each op. ``names``: those of the layers."""
+    """Find runs from left to right, in a large graph those that are found in time. ``layer_of``: by op."""
     search = _BlockSearch(graph, layer_of, names)
     pending, found = [(0, len(names))], list[BlockRun]()
     while pending and len(found) < _MOST_RUNS and not search.tired:
@@ -55,7 +54,6 @@ def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> li
 
 
 def run_name(names: Sequence[str], run: BlockRun) -> str:
-    """Return what the blocks of a run are called, without their number."""
     second, third = (re.split(r"(\d+)", _shared(names, block)) for block in run.blocks()[1:3])
     if len(second) == len(third):  # the number that differs is the block's, also in "layer5"
         second = [
@@ -124,8 +122,7 @@ class _BlockSearch:
         return None
 
     def _regions(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (first, last, period) of stretches that repeat. In such a stretch each layer is like the one
-        a period before."""
+        """Yield (first, last, period) of stretches in which each layer is like the one a period before."""
         kind = self._kind[first:last]
         for period in range(1, min(_LONGEST, len(kind) // _LEAST_COPIES) + 1):
             self.read += len(kind) // _FASTER
@@ -135,8 +132,7 @@ class _BlockSearch:
                 yield first + begin, first + end + period, period
 
     def _aligned(self, first: int, last: int, period: int) -> BlockRun | None:
-        """Return the run of a stretch that is cut at the best places. Its blocks begin where few values
-        cross, and where names change."""
+        """Cut a stretch so that few values cross between blocks, and where names change."""
         found: list[tuple[tuple[int, int, int, int], BlockRun]] = []
         for shift in range(min(period, last - first - _LEAST_COPIES * period + 1)):
             begin = first + shift
@@ -168,8 +164,7 @@ class _BlockSearch:
         return BlockRun(run.first + start * run.length, run.length, copies)
 
     def _code(self, run: BlockRun, block: range) -> tuple[object, object, object]:
-        """Return what a block reads, inside itself and from outside. It also says which layers read from
-        outside."""
+        """Return (what a block reads inside itself, layers that read from outside, what they read)."""
         inside, outside = list[object](), list[tuple[int, str, int]]()
         for layer in block:
             for source in sorted(self._sources[layer]):

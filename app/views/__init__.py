@@ -1,1 +1,0 @@
-"""Widgets that paint what the models hold, and forward what the user does."""

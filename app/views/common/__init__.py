@@ -1,1 +1,0 @@
-"""What several views share: panels, buttons, pens, menus to copy and save."""

@@ -1,5 +1,3 @@
-"""Tables of cells, which can be sorted by any column, and names cut to their column."""
-
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
@@ -38,7 +36,6 @@ class CellModel(QAbstractTableModel):
         self._sorted_by = -1, Qt.SortOrder.AscendingOrder
 
     def fill(self, cells: list[tuple[Cell, ...]], columns: Sequence[str] = ()) -> None:
-        """Show other rows, sorted as before, perhaps under other heads."""
         self.beginResetModel()
         self.cells, self._columns = cells, tuple(columns) or self._columns
         self._order = self._sorted()
@@ -62,7 +59,6 @@ class CellModel(QAbstractTableModel):
         return self._order.index(source)
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """Sort by a column; what is selected stays selected."""
         self.layoutAboutToBeChanged.emit()
         before, kept = self._order, self.persistentIndexList()
         self._sorted_by = column, order
@@ -115,7 +111,6 @@ class CellModel(QAbstractTableModel):
 
 
 def cell_table(model: CellModel, name: str) -> QTableView:
-    """Return a view of the model in which one whole row can be selected."""
     table = called(QTableView(showGrid=False, wordWrap=False), name)
     table.setModel(model)
     table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)

@@ -39,8 +39,7 @@ class PaintTurns(QObject):
         self._start()
 
     def turn_page(self, pages: QWidget) -> None:
-        """Keep the picture of ``pages`` until all views of a new page are drawn. They are then there at once,
-        and painted in turn as ever."""
+        """Keep the picture of ``pages`` until all views of a new page are drawn."""
         self._page = self._page or _Cover(pages)
         if self._page.keep_screen():
             self._undrawn, self._waiting = list(self._covers), []
@@ -103,8 +102,7 @@ class _Cover(QWidget):
         self._show(self._view.grab().toImage(), self._view.rect())
 
     def clear(self) -> None:
-        """Uncover the view, which then paints itself. Nothing is hidden, because the view would be laid out
-        again then."""
+        """Uncover the view. Nothing is hidden: the view would be laid out again."""
         self._picture = QImage()
         self.setGeometry(0, 0, 0, 0)
 
@@ -137,8 +135,7 @@ def _visible_part(view: QWidget) -> QRect:
 
 
 def _on_screen(view: QWidget, part: QRect) -> QImage | None:
-    """Return pixels of a view as its window last painted them. None if the window has no picture of itself in
-    its present size."""
+    """The pixels that a window last painted; None if it has none in its present size."""
     window, store = view.window(), view.backingStore()
     if store is None or store.size() != window.size():
         return None

@@ -1,5 +1,3 @@
-"""What every view that paints itself begins with."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -11,7 +9,6 @@ CENTER = int(Qt.AlignmentFlag.AlignCenter)
 
 
 def smooth(device: QPaintDevice) -> QPainter:
-    """Return a painter that draws slanted lines smoothly."""
     painter = QPainter(device)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     return painter
@@ -24,17 +21,14 @@ def ink(painter: QPainter, pen: QPen | QColor | None, fill: QBrush | QColor | No
 
 
 def across(painter: QPainter, area: QRectF, y: float) -> None:
-    """Draw a line from the left to the right of an area."""
     painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
 
 
 def down(painter: QPainter, area: QRectF, x: float) -> None:
-    """Draw a line from the top to the bottom of an area."""
     painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
 
 
 def sized(font: QFont, pixels: int) -> QFont:
-    """Return the font at another size."""
     made = QFont(font)
     made.setPixelSize(pixels)
     return made

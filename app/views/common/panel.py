@@ -1,5 +1,3 @@
-"""A titled panel, the frame that every view sits in, and the dock that holds one."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint, QSize, Signal
@@ -38,8 +36,7 @@ class Panel(QFrame):
         self.head_bar.fit_note()
 
     def give_head(self) -> QFrame:
-        """Return the head as a bar of its own, for a dock that is dragged by it. Head and panel look like one
-        frame when the head lies on top of the panel."""
+        """Return the head, for a dock that is dragged by it. Above the panel, they look like one frame."""
         self.head_bar.setObjectName("panelhead")
         self.head.setContentsMargins(_SIDE, _TOP, _SIDE, _GAP)
         self.setProperty("headless", True)
@@ -107,7 +104,6 @@ class PanelDock(QDockWidget):
 
     @property
     def head_height(self) -> int:
-        """Return the head's height in pixels."""
         return self._head.height()
 
     @property

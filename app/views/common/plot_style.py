@@ -1,5 +1,3 @@
-"""Colours and pens of the parts that every plot has."""
-
 from __future__ import annotations
 
 from typing import Protocol
@@ -13,7 +11,6 @@ from app.theme import CurrentTheme
 
 
 def color_plot(plot: pg.PlotWidget, theme: CurrentTheme) -> None:
-    """Give a plot's background and its axes the colours of the theme."""
     plot.setBackground(theme.color("panel"))
     for side in ("left", "right", "bottom", "top"):
         axis = plot.getPlotItem().getAxis(side)

@@ -1,5 +1,3 @@
-"""Texts that are cut or wrapped to their place."""
-
 from __future__ import annotations
 
 import re
@@ -72,7 +70,6 @@ class ElidedLink(Link):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def set_whole(self, text: str, tip: str = "") -> None:
-        """Show ``text``, cut where it does not fit; ``tip`` says more than it."""
         self.whole = text
         self.setAccessibleName(text)
         self.setToolTip(tip or text)

@@ -1,5 +1,3 @@
-"""What the views of one graph observe."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""Copy and save what a view shows. Its picture is saved as PNG or SVG, its data as CSV."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -45,7 +43,6 @@ class ViewSaver(QObject):
     def __init__(
         self, theme: CurrentTheme, finish: Callable[[], None], parent: QObject | None = None
     ) -> None:
-        """Keep ``finish``, which paints every view that still waits for its turn."""
         super().__init__(parent)
         self._theme, self._finish = theme, finish
         self._views: list[SavableView] = []
@@ -58,8 +55,7 @@ class ViewSaver(QObject):
     def add_menu(
         self, panel: Panel, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()
     ) -> None:
-        """Add a button to the panel's head, with a menu for its views. ``more`` are further entries: (what it
-        says, what it does)."""
+        """Add a button with a menu for some views. ``more``: further entries, as (words, what they do)."""
         self._views += views
         tip = "Copy or save the picture or the data"
         opener = push_button("⋯", lambda: self._offer(opener, views, more), "small", tip=tip)
@@ -104,12 +100,10 @@ class ViewSaver(QObject):
         self.noticed.emit(f"Copied {len(table.rows)} rows of {view.name}.")
 
     def save_picture(self, view: SavableView, path: Path) -> bool:
-        """Save the picture as PNG or SVG, by the name's ending; False if it fails."""
         self._finish()
         return self._save(path, lambda: save_picture(view.widget, path, self._theme.now))
 
     def save_data(self, view: SavableView, path: Path) -> bool:
-        """Save the data as CSV; return False if that failed or there is none."""
         table = view.table()
         if table is None:
             self.noticed.emit(f"{view.name} has nothing to save yet.")
@@ -149,7 +143,6 @@ def picture(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> QPix
 
 
 def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> bytes:
-    """Return the widget's picture as the content of a PNG file."""
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
@@ -158,7 +151,6 @@ def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> by
 
 
 def svg_generator(size: QSize, title: str) -> tuple[QSvgGenerator, QBuffer]:
-    """Return what draws an SVG file of a size in pixels, and where its content is once that is done."""
     generator, buffer = QSvgGenerator(), QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     generator.setOutputDevice(buffer)
@@ -169,7 +161,6 @@ def svg_generator(size: QSize, title: str) -> tuple[QSvgGenerator, QBuffer]:
 
 
 def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
-    """Return the widget's drawing as the content of an SVG file."""
     generator, buffer = svg_generator(widget.size(), title or widget.accessibleName())
     painter = QPainter(generator)
     try:
@@ -181,12 +172,7 @@ def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
 
 
 def save_picture(widget: QWidget, path: Path, theme: Theme) -> None:
-    """Write the widget's picture, whole or not at all.
-
-    Raises:
-        UsageError: the name ends in neither .png nor .svg.
-        FormatError: the file cannot be written.
-    """
+    """Write a PNG or SVG, whole or not at all. Raises UsageError where the name ends in neither."""
     kind = path.suffix.lower()
     if kind not in (".png", ".svg"):
         raise UsageError(f"{path.name} is no picture's name", hint="end it in .png or .svg")

@@ -1,5 +1,3 @@
-"""Widgets, layouts and questions that many views and dialogs are made of."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -46,7 +44,6 @@ def in_row(*parts: Part, gap: int | None = None, edges: Edges | None = None) -> 
 
 
 def in_column(*parts: Part, gap: int | None = None, edges: Edges | None = None) -> QVBoxLayout:
-    """Return ``parts`` from top to bottom, as ``in_row``."""
     return _filled(QVBoxLayout(), parts, gap, edges)
 
 
@@ -73,7 +70,6 @@ def _filled(box: Box, parts: tuple[Part, ...], gap: int | None, edges: Edges | N
 
 
 def label(text: str, *, muted: bool = False, name: str | None = None, wrap: bool = False) -> QLabel:
-    """Return a text label for a role."""
     made = QLabel(text)
     if muted or name:
         made.setObjectName(name or "muted")
@@ -90,7 +86,6 @@ def called(widget: Named, name: str, tip: str = "") -> Named:
 
 
 def push_button(text: str, run: Callable[[], object], style: str = "", *, tip: str = "") -> QPushButton:
-    """Return a button that runs something; ``style`` is its name in the style sheet."""
     made = QPushButton(text)
     made.setObjectName(style)
     made.setToolTip(tip)
@@ -99,7 +94,6 @@ def push_button(text: str, run: Callable[[], object], style: str = "", *, tip: s
 
 
 def scrolling(content: QWidget, name: str) -> QScrollArea:
-    """Return an area without a frame in which ``content`` scrolls, as wide as there is room."""
     area = called(QScrollArea(widgetResizable=True), name)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -108,7 +102,6 @@ def scrolling(content: QWidget, name: str) -> QScrollArea:
 
 
 def closing(dialog: QDialog, *actions: QPushButton) -> QDialogButtonBox:
-    """Return a dialog's Close button, with other buttons beside it."""
     buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
     for one in actions:
         buttons.addButton(one, QDialogButtonBox.ButtonRole.ActionRole)
@@ -117,14 +110,12 @@ def closing(dialog: QDialog, *actions: QPushButton) -> QDialogButtonBox:
 
 
 def bring_up(window: QWidget) -> None:
-    """Show a window in front of the others."""
     window.show()
     window.raise_()
     window.activateWindow()
 
 
 def open_below(menu: QMenu, widget: QWidget) -> None:
-    """Open a menu below a button."""
     menu.popup(widget.mapToGlobal(QPoint(0, widget.height())))
 
 

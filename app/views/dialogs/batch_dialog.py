@@ -1,5 +1,3 @@
-"""The dialog that searches for the largest batch of the open graph."""
-
 from __future__ import annotations
 
 import time
@@ -130,11 +128,6 @@ class BatchDialog(QDialog):
             self.budget.setEditText(typed)
 
     def _asked_budget(self) -> int:
-        """Return the budget in the field.
-
-        Raises:
-            ValueError: it cannot be read.
-        """
         typed = self.budget.currentText()
         at = self.budget.findText(typed)
         return int(self.budget.itemData(at)) if at >= 0 else parse_bytes(typed)
@@ -195,7 +188,6 @@ class BatchDialog(QDialog):
             self.words.setText(details(answer))
 
     def done(self, result: int) -> None:
-        """Stop the search; the dialog keeps its rows."""
         if self.search.asked is not None:
             self.search.stop()
         super().done(result)

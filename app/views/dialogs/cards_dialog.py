@@ -1,5 +1,3 @@
-"""The dialog that says which common cards the step fits."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import Signal

@@ -1,5 +1,3 @@
-"""Plots of dialogs: one line for A and one for B, and the least extra cost found for each batch."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -139,7 +137,6 @@ class BatchChart(pg.PlotWidget):  # type: ignore[misc]
         self._color()
 
     def show_answer(self, answer: BatchAnswer | None) -> None:
-        """Draw another answer; the plot is hidden where there is none."""
         self.setVisible(answer is not None)
         if answer is None:
             return

@@ -1,5 +1,3 @@
-"""The window that compares the explored graph (A) with another one (B)."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
@@ -127,7 +125,6 @@ class GraphCompareDialog(QDialog):
 
     @property
     def sides(self) -> tuple[Side, Side] | None:
-        """Return what is compared; None where one of the two has no graph."""
         shown: list[ListedSchedule | None] = [None, None]
         if self.best.isChecked() and self._a.shown is not None and self._b.known:
             shown = [self._a.shown, within(self._b.known, self._a.budget_bytes)]

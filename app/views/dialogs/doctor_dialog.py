@@ -1,5 +1,3 @@
-"""What this machine can do: the doctor's lines. They are found in the background, to read and copy."""
-
 from __future__ import annotations
 
 import html
@@ -59,7 +57,6 @@ class DoctorDialog(QDialog):
 
     @property
     def found(self) -> Diagnosis | None:
-        """Return what was found; None while the check runs."""
         return self._found
 
     def look(self) -> None:

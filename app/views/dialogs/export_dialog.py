@@ -1,5 +1,3 @@
-"""The dialogs that ask what to export: a training graph, or a figure for a paper."""
-
 from __future__ import annotations
 
 import html
@@ -105,13 +103,7 @@ class ExportDialog(QDialog):
         self._session.export(self._found, self._directory, budget)
 
     def _asked(self) -> Budget:
-        """Return the budget in the field.
-
-        It is exact to the byte if the user did not change it.
-
-        Raises:
-            ValueError: the field cannot be read; the sentence says how to write it.
-        """
+        """The budget in the field, exact to the byte if the user did not change it."""
         text = self._budget.text()
         return self._default if text == self._default_text else parse_budget(text)
 

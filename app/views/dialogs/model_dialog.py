@@ -1,5 +1,3 @@
-"""The dialog that asks which model to profile, and how."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -89,11 +87,6 @@ class ModelDialog(QDialog):
             self.batch.setValue(sample.batch_size)
 
     def request(self) -> ModelRequest:
-        """Return what was asked for.
-
-        Raises:
-            ValueError: there is no model, or the shape cannot be read; the sentence says which.
-        """
         model = self.model.currentText().strip()
         if not model:
             raise ValueError("Name a model, or choose a file.")
@@ -134,7 +127,6 @@ def _choice(name: str, entries: list[str], chosen: str, *, free: bool = False) -
 
 
 def _target(name: str) -> str | None:
-    """Return what is called ``name``; None: what the model says."""
     return next((target.value for target, known in _TARGETS.items() if known == name), None)
 
 

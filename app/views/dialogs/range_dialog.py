@@ -1,5 +1,3 @@
-"""A table of what is in memory in the selected steps."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Show what a log or a profile tells: the reason, a bar and a table."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
@@ -152,7 +150,6 @@ class MemoryBar(QWidget):
         theme.changed.connect(self.update)
 
     def show_record(self, record: MemoryRecord) -> None:
-        """Draw another record; a bar without a limit is hidden."""
         self._parts, self._asked = bar_parts(record), asked_part(record)
         self.setVisible(bool(self._parts))
         self.setAccessibleName("Memory: " + ", ".join(self.words))

@@ -1,5 +1,3 @@
-"""The dialogs for what the user prefers, and for every command with its keys."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

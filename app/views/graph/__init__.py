@@ -1,1 +1,0 @@
-"""The training graph, painted."""

@@ -1,5 +1,3 @@
-"""The legend below the training graph, and the small picture of the whole graph beside it."""
-
 from __future__ import annotations
 
 import numpy as np
@@ -26,8 +24,7 @@ _LEAST_NEEDED = ("not yet run", "freed", "computing now", "in memory")
 
 
 def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, locks: bool) -> None:
-    """Paint the legend in one row at the bottom of ``area``. It says what the shapes and colours mean. If
-    space is short, the plainest entries are left out."""
+    """Paint one row at the bottom of ``area``. If space is short, the plainest entries are left out."""
     painter.setFont(sized(font, 11))
     sizes = {
         text: 38 + painter.fontMetrics().horizontalAdvance(text)
@@ -90,9 +87,7 @@ def paint_overview(
     corner: QPointF,
     seen: tuple[float, float],
 ) -> None:
-    """Paint the overview with its bottom right at ``corner``. ``live`` are the live bytes of each box; boxes
-    that hold any are painted strongly. ``seen`` is (left, width) of what is visible, in the layout's
-    units."""
+    """Its bottom right is at ``corner``. ``live``: bytes of each box; ``seen``: (left, width) in the view."""
     frame = QRectF(corner.x() - OVERVIEW_WIDTH, corner.y() - _HEIGHT, OVERVIEW_WIDTH, _HEIGHT)
     ink(painter, QPen(theme.color("border"), 1), theme.color("panel"))
     painter.drawRoundedRect(frame, 6, 6)

@@ -1,6 +1,3 @@
-"""The training graph in one painted widget. The forward rail is above, the backward rail below; boxes are
-filled with what is live."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -111,7 +108,6 @@ class GraphView(QWidget):
         self.update()
 
     def zoom(self, factor: float, at: QPointF | None = None) -> None:
-        """Zoom by ``factor`` about a point, or about the middle."""
         scale = min(4.0, max(0.05, self._scale * factor))
         about = at if at is not None else QPointF(self.width() / 2, self.height() / 2)
         self._offset = about - (about - self._offset) * (scale / self._scale)
@@ -188,8 +184,7 @@ class GraphView(QWidget):
         self._open_by_hand(self._opened ^ {key})
 
     def open_box(self, box: Box, *, every: bool = False) -> None:
-        """Open what a box stands for. Of equal blocks, it is the block of the selected op, or ``every``
-        one."""
+        """Of equal blocks, open the block of the selected op, or ``every`` one."""
         if self._folding is not None and box.can_open:
             op = self._selection.op
             self._open_by_hand(self._folding.opening(self._opened, box, op, every=every))
@@ -199,7 +194,6 @@ class GraphView(QWidget):
             self._open_by_hand(self._folding.folding(self._opened, frame.key))
 
     def toggle_blocks(self) -> None:
-        """Open all equal blocks; fold them again if any is open."""
         if self._folding is not None:
             self._open_by_hand(self._folding.turning_blocks(self._opened))
 
@@ -244,8 +238,6 @@ class GraphView(QWidget):
         self.zoom(1.0015 ** event.angleDelta().y(), event.position())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Walk along or between the rails with the arrows. Enter opens the selected group, Backspace folds
-        the one around it."""
         walk = {
             Qt.Key.Key_Left: (-1, False), Qt.Key.Key_Right: (1, False),
             Qt.Key.Key_Up: (0, True), Qt.Key.Key_Down: (0, True),
@@ -305,8 +297,7 @@ class GraphView(QWidget):
             menu.popup(event.globalPos())
 
     def menu_of(self, box: Box) -> QMenu:
-        """Return the context menu of a box. Its constraints are on all of the box, or on its op that writes
-        most."""
+        """Its constraints are on all of the box, or on its op that writes most."""
         graph = self._exploration.graph
         assert graph is not None and self._what_ifs is not None
         menu = what_if_menu(
@@ -408,8 +399,6 @@ class GraphView(QWidget):
         placed.draw(painter, partial(drawn.paint_tag, moment=moment))
 
     def _paint_still(self, painter: QPainter, part: Part, placed: PartPlace) -> None:
-        """Paint what stays while the playhead moves. It may be larger than the view by far: then a part of it
-        is kept."""
         if painter.paintEngine().type() != QPaintEngine.Type.Raster:
             placed.draw(painter, part.draw)
             return
@@ -442,8 +431,6 @@ class GraphView(QWidget):
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
 
     def _paint_overview(self, painter: QPainter, layout: GraphLayout) -> None:
-        """Paint where the visible part lies in the whole. This is shown once the graph was zoomed or
-        panned."""
         corner = QPointF(self.width() - 4, self.height() - 2)
         seen = (-self._offset.x() / self._scale, self.width() / self._scale)
         paint_overview(painter, self._theme.now, layout, self._live, corner, seen)
@@ -470,7 +457,6 @@ class GraphView(QWidget):
 def what_if_menu(
     parent: QWidget, graph: Graph, box: Box, what_ifs: UndoCommands, *, can_clear: bool
 ) -> QMenu:
-    """Return a menu of switches. ``can_clear`` says that there are constraints to clear."""
     menu, op = QMenu(parent), largest_op(graph, box)
     op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
     entries: list[tuple[ConstraintTarget | None, str]] = [
@@ -494,7 +480,6 @@ def add_block_entries(
     open_box: Callable[..., None],
     fold: Callable[[GroupFrame], None],
 ) -> None:
-    """Add entries that open what a box stands for, and fold what it is in."""
     menu.addSeparator()
     if box.copies > 1:
         menu.addAction("Open one block", partial(open_box, box))

@@ -1,5 +1,3 @@
-"""Parts of the training graph, kept as pixels while they do not change."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
@@ -31,8 +29,7 @@ class PartPlace:
 
     @classmethod
     def sharp(cls, offset: QPointF, scale: float, size: QSize, ratio: float) -> PartPlace:
-        """Return the nearest place on whole pixels of the screen. A part looks there the same from its
-        picture and drawn anew."""
+        """On whole pixels of the screen, where a part looks the same from its picture and drawn anew."""
         x, y = (round(at * ratio) / ratio for at in (offset.x(), offset.y()))
         return cls(QPointF(x, y), scale, size, ratio)
 

@@ -1,5 +1,3 @@
-"""Draw the training graph: rails, frames, edges, boxes, badges. Positions are in the layout's own units."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
@@ -69,8 +67,6 @@ class GraphPainter:
         return QRectF(box.x, self._drop if box.backward else 0.0, BOX_WIDTH, BOX_HEIGHT)
 
     def still_part(self) -> Part:
-        """Return what stays while the playhead moves. That is the frames, the names of the rails, and the
-        edges along them."""
         depth = max((frame.depth for frame in self._layout.frames), default=0)
         above = 100.0 + 24.0 * (1 + depth)  # the rail's name is above the heads of the frames
         area = QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)
@@ -135,8 +131,6 @@ class GraphPainter:
             painter.drawText(space.adjusted(used, 0, 0, 0), LEFT, more)
 
     def across_parts(self, moment: PlayheadState, seen: QRectF) -> Iterator[Part]:
-        """Yield the edges in view from a box to the one of the other rail. There are too many skips: only
-        those of the box that runs or is selected are drawn."""
         boxes, focus = self._layout.boxes, moment.focus
         for source, target in self._layout.edges:
             a, b = boxes[source], boxes[target]
@@ -216,8 +210,7 @@ class GraphPainter:
         painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.5))
 
     def _arc(self, path: QPainterPath, start: QRectF, end: QRectF, a: Box, b: Box) -> None:
-        """Return the curve of a skip. It leaves the rail towards the middle, and is wider for a longer
-        skip."""
+        """Add a skip's curve. It leaves the rail towards the middle, and is wider for a longer skip."""
         below = not a.backward
         edge = start.bottom() if below else start.top()
         depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT)) * (
@@ -360,8 +353,7 @@ class GraphPainter:
 
 
 def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool) -> None:
-    """Paint a padlock on a disc, for what a constraint holds. It is paler if not ``whole``: the constraint
-    holds only a part of the box."""
+    """Paint a padlock on a disc. It is paler where a constraint holds a part of the box only."""
     tint = theme.color("text" if whole else "freed")
     ink(painter, QPen(tint, 1.2), theme.color("panel"))
     painter.drawEllipse(middle, 8.6, 8.6)

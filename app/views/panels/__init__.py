@@ -1,1 +1,0 @@
-"""The views in docks: budget, solving, inspector, layers, schedules."""

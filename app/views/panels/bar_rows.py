@@ -1,6 +1,3 @@
-"""How the rows of a list are painted. A row has a name, an optional bar, a figure, and an optional second
-line with details."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""The fields that ask for an exact budget, or for the least memory."""
-
 from __future__ import annotations
 
 import math
@@ -71,11 +69,6 @@ class _Percent(QLineEdit):
         self.show_overhead(FIRST_OVERHEAD)
 
     def overhead(self) -> float:
-        """Return what the field says, as a fraction.
-
-        Raises:
-            ValueError: the field cannot be read; the sentence says what was found and what is understood.
-        """
         return parse_overhead(self.text().strip().removeprefix("+").replace(" %", "%"))
 
     def show_overhead(self, overhead: float) -> None:

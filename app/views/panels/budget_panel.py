@@ -1,6 +1,3 @@
-"""The panel for the memory budget. It has a large figure, the slider, a field for an exact budget, and the
-aims. The horizontal axis of the frontier is the track of the slider."""
-
 from __future__ import annotations
 
 import math
@@ -78,7 +75,6 @@ class BudgetPanel(Panel):
         self._timer.start()
 
     def aim(self, aim: Aim) -> None:
-        """Move the slider to the least known memory of the aim; look for less."""
         self._timer.stop()
         self._problem.setVisible(False)
         if self._exploration.graph is None:

@@ -1,6 +1,3 @@
-"""The frontier as a slider. The plot's horizontal axis is the track, so the handle is under its predicted
-cost."""
-
 from __future__ import annotations
 
 import math
@@ -160,7 +157,6 @@ class FrontierView(QWidget):
             painter.drawEllipse(point, 3.4, 3.4)
 
     def _without(self, painter: QPainter, frame: _Frame) -> None:
-        """Paint what would be known without the constraints, if there are any."""
         other = self._exploration.unconstrained
         if other is None or other is self._exploration.what_if:
             return

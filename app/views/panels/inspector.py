@@ -1,6 +1,3 @@
-"""What the selected op is, when it runs, and why it holds memory. It says why the op's output is in memory
-now."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal

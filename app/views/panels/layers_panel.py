@@ -1,5 +1,3 @@
-"""The list of layers, by the bytes they write."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
@@ -131,6 +129,5 @@ class LayersPanel(Panel):
         self._following = False
 
     def place_of(self, name: str) -> QModelIndex:
-        """Return where the layer is; nowhere if it is not listed."""
         listed = (row for row, layer in enumerate(self._rows.rows) if layer.name == name)
         return self._rows.index(next(listed, -1), 0)

@@ -1,6 +1,3 @@
-"""What fills memory at the playhead, and what would help. What fills memory is listed by value, layer and
-reason. A row selects its op."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""Tables on an op's page: what leads on from it as links, and what it needs in memory."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -42,7 +40,6 @@ class _LinkLine:
         self.detail.setText(link.detail)
 
     def show_parts(self, link: OpLink | None) -> None:
-        """Show the parts that a link needs; without one, none."""
         seen = link is not None
         self.role.setVisible(link is not None and link.step < 0)
         self.step.setVisible(link is not None and link.step >= 0)
@@ -146,7 +143,6 @@ class NeedTable(QWidget):
 
     @property
     def texts(self) -> list[tuple[str, str, str]]:
-        """Return what each visible row says: role, name, bytes."""
         return [
             (role.text(), name.whole, figure.text())
             for role, name, figure in self._lines

@@ -1,5 +1,3 @@
-"""The groups of schedules as a tree whose rows are painted here."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -76,8 +74,7 @@ class ScheduleTree(QTreeWidget):
 
     @property
     def aimed_at(self) -> bool:
-        """Return whether the pointer moved over the rows a moment ago. A click may follow, so no row should
-        move now. A row that moves between press and release is not clicked."""
+        """Whether the pointer just moved here. A row that moves between press and release is not clicked."""
         return self._aimed.isValid() and not self._aimed.hasExpired(_AIM_MS)
 
     @property
@@ -97,7 +94,6 @@ class ScheduleTree(QTreeWidget):
         return None if row is None else row.found
 
     def fill(self, groups: Mapping[RowGroup, tuple[ScheduleRow, ...]]) -> None:
-        """Show these rows; what is current or scrolled to stays."""
         rows = {row.found.key: row for group in groups.values() for row in group}
         blocked = self.blockSignals(True)
         before, self._rows = self._rows, rows  # a scroll bar that comes meanwhile resizes the new rows

@@ -1,5 +1,3 @@
-"""The list of the schedules known so far, in groups, and the switch that lets more be sought."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt
@@ -127,8 +125,6 @@ class SchedulesPanel(Panel):
 
     @property
     def _meant(self) -> ListedSchedule | None:
-        """Return the schedule that a command is about. It is the current one if the list has the focus, else
-        the one on screen."""
         return (self._list.current() if self._list.hasFocus() else None) or self._exploration.shown
 
     def pin(self) -> None:

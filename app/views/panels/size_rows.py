@@ -1,5 +1,3 @@
-"""Sliders for other batches and other input sizes, below the budget."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

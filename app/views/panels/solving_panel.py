@@ -1,6 +1,3 @@
-"""How the solve for this budget stands, with buttons for it. The buttons stop the solve or let it go on, and
-lead out where nothing fits. The panel shows the status, the gap, and the best and the bound over time."""
-
 from __future__ import annotations
 
 import time
@@ -166,8 +163,7 @@ class SolvingPanel(Panel):
         return solve if solve is not None and solve.asked == self._exploration.asked else None
 
     def _was_plotted(self, solve: Solve | None) -> bool:
-        """Return whether there is something to plot, or was and may be soon. A solve that has just begun may
-        know no schedule yet."""
+        """A solve that has just begun may know no schedule yet; its plot stays."""
         of = solve or self._exploration.solve
         if of is None or of.status == "infeasible":
             return False
@@ -261,8 +257,6 @@ def _tightest_op(solve: Solve | None) -> int | None:
 
 
 def _extra(base: float) -> Callable[[float], float]:
-    """Return a function from a cost to its percent over ``base``. ``base`` is the cost of computing
-    everything once."""
     return lambda cost: 100 * (cost / base - 1)
 
 
@@ -289,7 +283,6 @@ class ButtonRows(QVBoxLayout):
         self._places: list[list[QPushButton]] = []
 
     def place(self, width: int) -> None:
-        """Fill rows of this width; each has at least one button."""
         places = self._in_rows(width)
         if places == self._places:
             return

@@ -1,1 +1,0 @@
-"""Pictures for papers and films of what the window shows."""

@@ -1,5 +1,3 @@
-"""Draw what the window shows as a figure. Lines are lines, words are words, and the background is light."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -39,11 +37,6 @@ class Figures:
         self._models, self._exploration, self._graph_view = models, models.exploration, graph_view
 
     def save(self, wanted: FigureFile) -> None:
-        """Write the figure, whole or not at all.
-
-        Raises:
-            UsageError: there is nothing to draw. FormatError: the file cannot be written.
-        """
         if self._exploration.shown is None:
             raise UsageError("there is nothing to draw yet", hint="open a model or a graph first")
         kind = wanted.path.suffix.lower()
@@ -68,7 +61,6 @@ class Figures:
         return bytes(data.data())
 
     def svg(self, shows: Shows, paper: Paper) -> bytes:
-        """Return the figure as the content of an SVG file; it names its font."""
         places, size = self._places(shows, paper)
         generator, buffer = svg_generator(size, self._title(shows))
         generator.setResolution(round(paper.per_inch))
@@ -119,8 +111,6 @@ class Figures:
         return frontier
 
     def _graph(self, wide: int) -> GraphView:
-        """Return the graph with the groups open that the user has opened. If the user opened none, those that
-        fit are open."""
         copy, playhead = self._exploration.frozen_copy(), Playhead()
         graph = GraphView(replace(self._light(), exploration=copy, playhead=playhead), None)
         graph.resize(wide, _LEAST_HEIGHT)

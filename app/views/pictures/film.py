@@ -1,5 +1,3 @@
-"""The playback as an animated picture, whose frames are drawn between the window's other work."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -65,11 +63,9 @@ class PlaybackScene:
         self._still: QImage | None = None
 
     def close(self) -> None:
-        """Release everything; nothing can be drawn afterwards."""
         self._host.deleteLater()
 
     def draw(self, step: int) -> Iterator[None]:
-        """Draw ``image`` with the playhead on ``step``, in short parts."""
         self._playhead.seek(step, force=True)
         self.image.fill(self.theme.color("window"))
         self._paint(lambda painter: self._head(painter, step))
@@ -108,8 +104,6 @@ class PlaybackScene:
             painter.drawLine(line)
 
     def _head(self, painter: QPainter, step: int) -> None:
-        """Draw the head of the picture. On the left is what is trained and how well, on the right what runs
-        and what is live."""
         found, theme = self.found, self.theme
         op = found.graph.ops[int(found.schedule.steps[step])]
         late = op.phase in (Phase.BACKWARD, Phase.UPDATE)
@@ -159,8 +153,6 @@ class PlaybackScene:
 
 
 def _places(size: QSize) -> tuple[QRect, QRect, QRect]:
-    """Return the places of the graph, of R and of the curve. The graph is above, the others are below it; R
-    is a square."""
     width, room = size.width() - 2 * _MARGIN, size.height() - _HEAD - _GAP - _MARGIN - 6
     above = round(room * 0.54)
     below = room - above
@@ -204,8 +196,7 @@ class PlaybackFilm(QObject):
         return self._scene is not None
 
     def start(self, path: Path, size: QSize = SIZE, most: int = MOST_FRAMES) -> None:
-        """Make the picture of the schedule on screen, in at most ``most`` frames. What is shown later does
-        not change it."""
+        """Make the picture of the schedule on screen, whatever is shown later."""
         shown = self._exploration.shown
         self.problem = True  # a problem until the end shows that there is none
         if self.busy:
@@ -234,7 +225,6 @@ class PlaybackFilm(QObject):
         self._turn.start()
 
     def cancel(self) -> None:
-        """Stop; nothing is written."""
         if self.busy:
             self.problem = False
             self._end("The animated picture was cancelled; nothing was written.", "")
@@ -305,7 +295,6 @@ class PlaybackFilm(QObject):
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return what tells one written file from another; None: there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -358,7 +347,6 @@ class FilmProgress(QObject):
         self.film.start(path)
 
     def close(self) -> None:
-        """Stop, because the window closes; an unfinished picture is not written."""
         self.film.cancel()
 
     def _on_progress(self, drawn: int, frames: int) -> None:

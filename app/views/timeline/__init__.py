@@ -1,1 +1,0 @@
-"""R, S and the memory curve over the steps."""

@@ -1,5 +1,3 @@
-"""Draw memory addresses over the step, as the replica hands them out."""
-
 from __future__ import annotations
 
 import math
@@ -81,8 +79,7 @@ class AllocatorView(PointedPlot):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
 
     def _draw(self) -> None:
-        """Draw what is placed; say how far the work is if nothing is yet. The picture of another schedule
-        stays as it is, because the axis is not its any more."""
+        """The picture of another schedule stays as it is, because the axis is not its any more."""
         self._later.stop()
         found, axis = self._placing.found, self._span.axis
         if found is None:
@@ -102,8 +99,7 @@ class AllocatorView(PointedPlot):
         self.legend.update()
 
     def _words_of_work(self) -> str:
-        """Say how far the work is, or what went wrong. If the picture is not that of the schedule on screen,
-        say whose it is."""
+        """How far the work is, what went wrong, or whose picture this is."""
         share, said = self._placing.share, list[str]()
         if share is not None or self._placing.problem:
             said.append(
@@ -189,7 +185,6 @@ class AllocatorView(PointedPlot):
                 self._selection.select(op, placed.value_of(owner))
 
     def owner_at(self, position: QPointF) -> int:
-        """Return which block is at a place in the view; NOTHING for none."""
         place = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint()))
         return self.blocks.owner_at(place.x(), place.y())
 

@@ -1,5 +1,3 @@
-"""Tensor bands, or blocks of memory, as an image at the plot's resolution."""
-
 from __future__ import annotations
 
 import numpy as np
@@ -25,7 +23,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
     step with the most live bytes, as the curve does."""
 
     def __init__(self, theme: CurrentTheme, *, blocks: bool = False) -> None:
-        """Make an image; ``blocks`` are also separated from those beside them."""
         super().__init__()
         self._theme, self._blocks = theme, blocks
         self._bands: Stacked | None = None
@@ -45,9 +42,8 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         size: tuple[int, int],
         unit: float,
     ) -> None:
-        """Draw the part between two positions, and between two numbers of bytes. Of the steps in a column,
-        the one with the most ``live`` bytes is shown. ``size`` is that of the image, in pixels. ``unit``: the
-        bytes of one unit of the plot's scale."""
+        """Draw what is between two positions and two numbers of bytes into an image of ``size`` pixels. Of
+        the steps in a column, the one with the most live bytes is shown. ``unit``: the plot's, in bytes."""
         width, height = (max(1, side) for side in size)
         low, high = axis.place(span)
         first, last = int(span[0]), int(np.ceil(span[1]))
@@ -81,7 +77,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         return selected
 
     def owner_at(self, x: float, y: float) -> int:
-        """Return which band is at a place of the plot, as ``Bands.owners`` does."""
         height, width = self._owners.shape
         if self._bands is None or not self._place.contains(x, y):
             return NOTHING

@@ -1,5 +1,3 @@
-"""Live memory over the step. The view shows what fills memory, the budget, the peak, and the playhead."""
-
 from __future__ import annotations
 
 import math
@@ -198,8 +196,7 @@ class CurveView(PointedPlot):
             ticks.resizeEvent()
 
     def legend_entries(self) -> list[Entry]:
-        """Return what the colours and lines mean, the most needed first. Lines across the plot are named at
-        its edge."""
+        """The most needed come first. Lines across the plot are named at its edge."""
         shown, theme = self._exploration.shown, self._theme
         if shown is None:
             return []
@@ -280,8 +277,7 @@ class CurveView(PointedPlot):
             self._measured.setData(edges, heights, stepMode="center")
 
     def _place_budget(self) -> None:
-        """Put the budget's words at the end away from the peak. They are below the line where the peak is
-        over the budget, because the peak's words are above it."""
+        """Put the budget's words away from the peak, and below the line where the peak is above it."""
         shown = self._exploration.shown
         assert shown is not None
         right = 2 * shown.timeline.peak_step < self._span.begin + self._span.end
@@ -291,8 +287,7 @@ class CurveView(PointedPlot):
         self._budget.label.setPosition(0.98 if right else 0.02)
 
     def _top(self) -> float:
-        """Return the top of the scale. There is space for the words above the peak and above the other
-        lines."""
+        """The top of the scale, with space for the words above the peak and the other lines."""
         exploration = self._exploration
         shown, plain = exploration.shown, exploration.plain
         assert shown is not None and plain is not None

@@ -1,5 +1,3 @@
-"""R and S as pictures. Each is one indexed image, with the two cursors painted above."""
-
 from __future__ import annotations
 
 import math
@@ -209,7 +207,6 @@ class MatrixView(QWidget):
         ]
 
     def legend_lines(self) -> list[list[Entry]]:
-        """Return the legend in lines; a narrow matrix has several."""
         return self._in_lines(self._legend(self._title))
 
     def _in_lines(self, entries: list[Entry]) -> list[list[Entry]]:
@@ -374,8 +371,7 @@ _THIN = 3  # pixels; smaller cells of R are drawn larger
 def computed_picture(
     shown: ListedSchedule, cells: Cells, width: int, height: int, ratio: float, theme: Theme
 ) -> QImage:
-    """Return some cells of R at a size in pixels of 1/96 inch. ``ratio`` is how many pixels of the screen
-    each of them has."""
+    """Cells of R at a size in pixels of 1/96 inch, each of which has ``ratio`` pixels of the screen."""
     most = max(width, height)
     small = computed_image(shown.graph, shown.matrices, most, cells)
     colors = [theme.color(role, a).rgba() for role, a in zip(_ROLES, _ALPHA, strict=True)]
@@ -389,8 +385,7 @@ def computed_picture(
 def held_picture(
     shown: ListedSchedule, cells: Cells, width: int, height: int, ratio: float, theme: Theme
 ) -> QImage:
-    """Return some cells of S at a size in pixels. A pixel that stands for many cells is as dark as many of
-    them are held."""
+    """Cells of S. A pixel that stands for many cells is as dark as many of them are held."""
     rows, columns = round(ratio * height), round(ratio * width)
     strength = held_strength(shown.graph, shown.matrices, cells, rows, columns)
     shades = np.rint(strength * (_SHADES - 1)).astype(np.uint8)
@@ -406,7 +401,6 @@ def compared_picture(
     ratio: float,
     theme: Theme,
 ) -> QImage:
-    """Return some cells of R or S of two schedules, at a size in pixels."""
     width, height = size
     roles = zip(_COMPARED_ROLES, _COMPARED_ALPHA, strict=True)
     colors = [theme.color(role, alpha).rgba() for role, alpha in roles]

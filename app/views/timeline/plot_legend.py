@@ -1,5 +1,3 @@
-"""What the colours of the curve and of the matrices mean, and lines that are named at a plot's edge."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -34,7 +32,6 @@ class Entry:
 
 
 def fitting(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> list[Entry]:
-    """Return the first entries that fit into a width."""
     found: list[Entry] = []
     for entry in entries:
         width -= _SIGN + _GAP + metrics.horizontalAdvance(entry.words)
@@ -46,8 +43,7 @@ def fitting(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> l
 
 
 def legend_lines(entries: Sequence[Entry], metrics: QFontMetricsF, width: float) -> list[list[Entry]]:
-    """Return all entries in lines, each with as many as fit into a width. A shorter one may come before a
-    longer one that has no space any more."""
+    """Divide entries into lines. A shorter one may come before a longer one that has no space any more."""
     found: list[list[Entry]] = []
     free: list[float] = []
     for entry in entries:
@@ -62,12 +58,10 @@ def legend_lines(entries: Sequence[Entry], metrics: QFontMetricsF, width: float)
 
 
 def legend_metrics(font: QFont) -> QFontMetricsF:
-    """Return how wide a legend's words are in a font."""
     return QFontMetricsF(sized(font, _FONT))
 
 
 def paint_legend(painter: QPainter, entries: Sequence[Entry], place: QRectF, theme: Theme) -> None:
-    """Paint as many of the entries as there is space for, from the left."""
     painter.setFont(sized(painter.font(), _FONT))
     metrics = QFontMetricsF(painter.font())
     x, middle = place.left(), place.center().y()
@@ -177,7 +171,6 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             moved.connect(lambda *_: self._move())
 
     def show_lines(self, lines: tuple[MemoryLine, ...], unit: int) -> None:
-        """Draw other lines; the plot counts in ``unit`` bytes."""
         self.lines, self._unit = lines, unit
         self._move()
 
@@ -189,7 +182,6 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
         return QRectF(self._box.rect())
 
     def height_of(self, line: MemoryLine) -> float:
-        """Return where a line is, in pixels from the top of the area."""
         return float(self._box.mapFromView(QPointF(0.0, line.bytes / self._unit)).y())
 
     def placed(self) -> list[_Placed]:
@@ -236,8 +228,7 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             painter.drawText(words, int(Qt.AlignmentFlag.AlignCenter), self._said(line, y < area.top()))
 
     def _pen_of(self, line: MemoryLine, place: int, lines: int) -> QPen:
-        """Return the pen of the line at a ``place`` among ``lines`` at a height. Each of these draws a part
-        of every dash and leaves the rest to the others."""
+        """A pen for one of the ``lines`` at a height. Each draws a part of every dash."""
         role, dashes, width = _STYLES[line.kind]
         pen = QPen(self._theme.color(role), width, dashes)
         if lines > 1:

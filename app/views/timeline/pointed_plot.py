@@ -1,5 +1,3 @@
-"""A plot over the step that answers the pointer, the wheel and keys."""
-
 from __future__ import annotations
 
 import math
@@ -100,8 +98,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             line.setVisible(visible)
 
     def draw_as_lines(self, font: QFont) -> None:
-        """Draw marks as lines in place of kept pixels, and all words in one font. A picture that is printed
-        is sharp then."""
+        """Draw marks as lines in place of kept pixels, and all words in one font, to be printed."""
         for side in ("left", "bottom", "top"):
             axis = self.getPlotItem().getAxis(side)
             axis.setStyle(tickFont=font)
@@ -113,7 +110,6 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
                 item.setFont(font)
 
     def cursor_line(self, step: int) -> QLineF:
-        """Return where the playhead is on ``step``, in the widget's pixels."""
         box = self.getPlotItem().vb
         x = self.mapFromScene(box.mapViewToScene(QPointF(self._place_of(step), 0.0))).x()
         area = self.mapFromScene(box.sceneBoundingRect()).boundingRect()
@@ -291,8 +287,7 @@ _OWN = (Qt.Key.Key_W, Qt.Key.Key_S, Qt.Key.Key_A, Qt.Key.Key_D, Qt.Key.Key_Home)
 
 
 def is_own_key(event: QEvent, span: StepSpan) -> bool:
-    """Return whether a view that has the focus wants this key for itself. Commands of the window have some of
-    the same keys."""
+    """Whether a view with the focus wants this key itself; commands of the window have some of the same."""
     if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
         return False
     if event.modifiers() != _NONE:
@@ -301,7 +296,6 @@ def is_own_key(event: QEvent, span: StepSpan) -> bool:
 
 
 def press(event: QKeyEvent, span: StepSpan) -> bool:
-    """Do what a key says; return whether it says anything."""
     if event.modifiers() != _NONE:
         return False
     key = event.key()
@@ -319,7 +313,6 @@ def press(event: QKeyEvent, span: StepSpan) -> bool:
 
 
 def press_for_bytes(event: QKeyEvent, span: StepSpan, scale: Scale) -> bool:
-    """Do what a key says to a scale of bytes; return whether it says anything."""
     key, modifiers = event.key(), event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
     if modifiers == _SHIFT and key in (Qt.Key.Key_W, Qt.Key.Key_S):
         span.zoom_heights(scale, CLOSER if key == Qt.Key.Key_W else 1 / CLOSER)
@@ -331,8 +324,7 @@ def press_for_bytes(event: QKeyEvent, span: StepSpan, scale: Scale) -> bool:
 
 
 def turned(event: QWheelEvent) -> tuple[float, float]:
-    """Return what the wheel asks for: how far sideways, and a zoom factor. The first is a share of what is on
-    screen. With Shift, the wheel moves sideways."""
+    """How far the wheel goes sideways, as a share of what is on screen, and its zoom factor."""
     x, y = event.angleDelta().x() / _NOTCH, event.angleDelta().y() / _NOTCH
     if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
         x, y = x or y, 0.0

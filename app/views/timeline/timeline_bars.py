@@ -1,5 +1,3 @@
-"""What the timeline shows, the selected range and a comparison, in words with buttons and menus."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

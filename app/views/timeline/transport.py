@@ -1,5 +1,3 @@
-"""The controls of the playback. They are play, pause, steps, ends, speed, and a scrub bar."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -66,7 +64,6 @@ class Transport(QWidget):
         super().resizeEvent(event)
 
     def go_to_peak(self) -> None:
-        """Put the playhead on the step with the most live bytes."""
         if self._exploration.shown is not None:
             self._playhead.seek(self._exploration.shown.timeline.peak_step)
 

@@ -1,1 +1,0 @@
-"""The window itself: menus, palette, start page, tour, and what asks for files."""

@@ -1,5 +1,3 @@
-"""The window without its commands: the start page, the views of the open graph, and notices above them."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -97,7 +95,6 @@ class BaseWindow(QMainWindow):
         self._profile_as_asked(request if self._batch_size is None else request.at_batch(self._batch_size))
 
     def profile_again(self, request: ModelRequest | None) -> None:
-        """Profile a model anew, after asking whether its code may run; None: of no model."""
         if request is not None and (not request.allow_code or self._allows_code(request.model)):
             self._profile(request)
 
@@ -108,7 +105,6 @@ class BaseWindow(QMainWindow):
         self.session.profile(request)
 
     def trust(self, what: str) -> None:
-        """Run the code of ``what`` without asking."""
         self._trusted.add(what)
 
     def _allows_code(self, what: str) -> bool:
@@ -124,8 +120,7 @@ class BaseWindow(QMainWindow):
         return True
 
     def ask_profile(self) -> ModelDialog:
-        """Ask which model to profile and how. At first it is asked for as the graph on screen was, or as the
-        sample is."""
+        """Begin with how the graph on screen was profiled, or with the first sample."""
         sample = ModelRequest(SAMPLES[0].name, batch_size=SAMPLES[0].batch_size)
         dialog = ModelDialog(self.request or sample, self)
         dialog.asked.connect(self._profile_as_asked)
@@ -143,14 +138,12 @@ class BaseWindow(QMainWindow):
             self._profile(replace(request, allow_code=runs_code))
 
     def offer_profile(self, sentence: str, hint: str) -> None:
-        """Say something about the open graph, and offer to profile its model again if it is known."""
         request = self.request
         if request is not None:
             self.notice.say(sentence, hint, ("Profile again", lambda: self.profile_again(request)))
 
     def prepare(self) -> None:
-        """Build the explorer's views, after the first paint. Importing the plots alone takes as long as
-        importing all the rest."""
+        """Build the explorer's views, after the first paint: importing the plots takes long."""
         if self._explorer is not None:
             return
         from app.views.window.explorer import Explorer
@@ -172,9 +165,7 @@ class BaseWindow(QMainWindow):
         self.prepared.emit()
 
     def place(self, wanted: QSize, *, anew: bool = False) -> None:
-        """Take the size and the place that the window had last. If there are none, or ``anew``, take the size
-        ``wanted``. Without ``anew``, a window that would be larger than the screen with its frame is
-        maximized."""
+        """Take the size and place kept from the last window; ``anew`` or without any, the size ``wanted``."""
         kept = None if anew or self._settings is None else self._settings.value("window/geometry")
         if isinstance(kept, QByteArray) and self.restoreGeometry(kept):
             return
@@ -201,8 +192,7 @@ class BaseWindow(QMainWindow):
         return self._explorer
 
     def show_explorer(self) -> None:
-        """Show the explorer, once its views are drawn. Taking in a graph and painting it in one turn would
-        hold up the window."""
+        """Taking in a graph and painting it in one turn would hold up the window."""
         if self._stack.currentWidget() is not self.explorer:
             self._stack.setCurrentWidget(self.explorer)
             self.explorer.turns.turn_page(self._stack)

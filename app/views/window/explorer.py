@@ -1,6 +1,3 @@
-"""The views of an open graph, put together. They are lists, graph, timeline, budget, solving, and
-inspector."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -131,8 +128,7 @@ class Explorer(QWidget):
         exploration.standing_changed.connect(self._on_standing)
 
     def _docks(self) -> dict[str, PanelDock]:
-        """Return a dock for each panel but the graph's. In a low one, a plot is scrolled instead of squeezed
-        until its parts cover each other."""
+        """In a low one, a plot is scrolled instead of squeezed until its parts cover each other."""
         self.budget.setMinimumHeight(_LEAST_BUDGET)
         return {
             "layers": PanelDock(self.layers, "layers"),
@@ -213,7 +209,6 @@ class Explorer(QWidget):
             self.area.want_high_timeline(wanted)
 
     def open_range(self) -> RangeDialog:
-        """Open the table of the selected steps; there is one."""
         if self._range is None:
             self._range = RangeDialog(self._session.exploration, self.span, self.models.selection, self)
         self._range.open_table()
@@ -224,7 +219,6 @@ class Explorer(QWidget):
         self.lines_menu.offer(self.span_bar.ways)
 
     def open_cards(self) -> CardsDialog:
-        """Open the table of common cards; there is one."""
         if self._cards is None:
             self._cards = CardsDialog(self._session.exploration, self)
             self._cards.budget_wanted.connect(self.budget.choose)
@@ -251,8 +245,6 @@ class Explorer(QWidget):
         self.graph_view.setFocus()
 
     def _show_op(self, op: int) -> None:
-        """Select the op and go to the step where the schedule first runs it. The views then show what is live
-        at that step, and the inspector what the op needs."""
         shown = self._session.exploration.shown
         if shown is not None:
             self.models.selection.select(op)
@@ -279,7 +271,6 @@ class Explorer(QWidget):
 
 
 def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Exploration) -> None:
-    """Add a menu to every panel."""
 
     def of_shown(make: Callable[[ListedSchedule], ViewTable]) -> Callable[[], ViewTable | None]:
         return lambda: None if exploration.shown is None else make(exploration.shown)

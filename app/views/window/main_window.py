@@ -1,5 +1,3 @@
-"""The window: the command bar, and what every command does."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -167,8 +165,7 @@ class MainWindow(BaseWindow):
         }
 
     def _select_nothing(self) -> None:
-        """Leave the tour, else a selection, else stop the solve. The selected steps go first. If there were
-        none, the op goes; if there was none, the solve stops."""
+        """Leave the tour, else select no steps, else no op, else stop the solve."""
         if self.tour.leave():
             return
         span = None if self.session.exploration.graph is None else self.explorer.span
@@ -325,8 +322,7 @@ class MainWindow(BaseWindow):
             self.statusBar().showMessage(self._said)
 
     def _on_message(self, text: str) -> None:
-        """Say where the playhead is when nothing else is said any more. A menu that the pointer passes over
-        clears the status bar; so does time."""
+        """Say where the playhead is when a menu or time has cleared the status bar."""
         self.statusBar().setToolTip(text)  # whole, however narrow the window is
         if not text and self._said:
             self.statusBar().showMessage(self._said)
@@ -359,7 +355,6 @@ class MainWindow(BaseWindow):
             self.open(str(path))
 
     def show_start(self) -> None:
-        """Show the start page; what is open stays open."""
         if self.session.device_busy and self._stack.currentWidget() is self._start:
             return
         graph = self.session.exploration.graph
@@ -377,7 +372,6 @@ class MainWindow(BaseWindow):
         return dialog
 
     def restore(self, *, by_itself: bool = False) -> bool:
-        """Restore what a window that did not close has left, if there is any. Return whether there was."""
         orphans = [] if self.recovery is None else self.recovery.orphans()
         orphan = next((entry for entry in orphans if entry.restores_itself or not by_itself), None)
         if self.recovery is None or orphan is None:

@@ -1,5 +1,3 @@
-"""The window's commands as Qt actions, in menus and in the palette that finds everything."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +30,7 @@ _SWITCHES = {"edit.keep": ConstraintKind.KEEP, "edit.forbid": ConstraintKind.ONC
 def add_commands(
     window: BaseWindow, run: Mapping[str, Handler], records: RecentRecords
 ) -> Mapping[str, QAction]:
-    """Add every action to the window and to its menu. Return the Qt actions by id. ``run`` has a function for
-    each action; ``records``: the logs and profiles that were read lately."""
+    """Return the Qt actions by id. ``run`` has a function for each; ``records`` were read lately."""
     recent = _recent_menu(window, records)
     made = {entry.id: _qt_action(window, entry, run[entry.id]) for entry in ACTIONS}
     for menu in Menu:
@@ -90,8 +87,7 @@ def _recent_menu(window: BaseWindow, records: RecentRecords) -> QMenu:
 
 
 def _qt_action(window: BaseWindow, entry: Action, run: Handler) -> QAction:
-    """Return the Qt action of an entry. Qt's undo stack enables its own two, and adds to their words what
-    they undo."""
+    """Qt's undo stack enables its own two, and adds to their words what they undo."""
     stack = window.what_ifs.stack
     if entry.when is EnabledIf.CAN_UNDO:
         made = stack.createUndoAction(window, entry.words)
@@ -224,7 +220,6 @@ _MOST_OPS = 20000  # names; more would slow down every letter typed
 
 
 def commands(actions: Mapping[str, QAction]) -> Iterator[PaletteEntry]:
-    """Yield every enabled action of the window, with its shortcut or its menu."""
     for name, qt_action in actions.items():
         if qt_action.isEnabled():
             entry = action(name)
@@ -234,7 +229,6 @@ def commands(actions: Mapping[str, QAction]) -> Iterator[PaletteEntry]:
 
 
 def copy_commands(saver: ViewSaver) -> Iterator[PaletteEntry]:
-    """Yield the copy commands of every view, for its picture and its data."""
     for view in saver.views:
         yield PaletteEntry(COMMAND, f"Copy picture of {view.name}", "", partial(saver.copy_picture, view))
         yield PaletteEntry(COMMAND, f"Copy data of {view.name}", "", partial(saver.copy_data, view))
@@ -246,7 +240,6 @@ def content(
     show: Callable[[ListedSchedule], object],
     zoom: Callable[[int], object],
 ) -> Iterator[PaletteEntry]:
-    """Yield the schedules to ``show``, and layers and ops to ``zoom`` to."""
     graph, what_if, shown = exploration.graph, exploration.what_if, exploration.shown
     if graph is None or what_if is None:
         return

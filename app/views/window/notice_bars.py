@@ -1,5 +1,3 @@
-"""Lines above the views: what went wrong, and how far a measurement is."""
-
 from __future__ import annotations
 
 import html
@@ -42,8 +40,6 @@ class NoticeBar(QWidget):
         return f"{self._sentence} {self._hint}".strip()
 
     def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
-        """Show a sentence and what to do, in words and perhaps with a button. It replaces what was shown
-        before."""
         self.setProperty("mild", action is not None)  # a choice, not a failure
         for styled in (self, self._words):
             self.style().unpolish(styled)

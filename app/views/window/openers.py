@@ -1,5 +1,3 @@
-"""Lead on to other graphs, larger batches, logs and profiles."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -173,7 +171,6 @@ class RecordFiles(QObject):
             self.open(path)
 
     def open(self, path: Path) -> None:
-        """Read ``path``, a log, a profile or a log directory."""
         self._window.notice.hide()
         self._window.statusBar().showMessage(f"Reading {path}…")
         self._opening.read(path)

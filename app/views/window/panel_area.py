@@ -1,5 +1,3 @@
-"""Where the panels are: docks around the graph."""
-
 from __future__ import annotations
 
 import contextlib
@@ -37,8 +35,7 @@ class PanelArea(QMainWindow):
     def __init__(
         self, middle: QWidget, docks: Mapping[str, PanelDock], parent: QWidget | None = None
     ) -> None:
-        """Put ``docks`` around ``middle``. Their names are layers, schedules, timeline, budget, solving and
-        inspector."""
+        """Put docks named layers, schedules, timeline, budget, solving and inspector around ``middle``."""
         super().__init__(parent)
         self.setWindowFlags(Qt.WindowType.Widget)
         self.docks = dict(docks)
@@ -87,8 +84,7 @@ class PanelArea(QMainWindow):
         dock.raise_()
 
     def give_room(self, name: str, below: str, pixels: int) -> None:
-        """Let a panel be as high as its content needs. The panel below it gives the room. What lies above
-        stays where it is, under the pointer."""
+        """Take room from the panel below. What lies above stays where it is, under the pointer."""
         high, low = self.docks[name], self.docks[below]
         if low.isVisible() and not low.isFloating() and low.x() == high.x() and low.y() > high.y():
             both, wanted = high.height() + low.height(), pixels + high.head_height
@@ -103,7 +99,6 @@ class PanelArea(QMainWindow):
         self._resize()
 
     def reset(self) -> None:
-        """Put all panels back to where they were at first."""
         self._own = False
         for dock in self.docks.values():
             dock.fold(False)
@@ -208,8 +203,7 @@ class PanelArea(QMainWindow):
         layout.activate()
 
     def _heights(self, names: list[str], room: int) -> list[int]:
-        """Share the height of a column. The first panel has at least what its content needs. A dock's share
-        includes its tabs."""
+        """Share a column's height, tabs included. The first panel has at least what its content needs."""
         wanted = [_HEIGHTS[name] for name in names]
         shares = [round(each * room / sum(wanted)) for each in wanted]
         if shares and shares[0] < self.docks[names[0]].needed_height:
@@ -219,8 +213,6 @@ class PanelArea(QMainWindow):
         return [max(1, share) for share in shares]
 
     def _hold_budget(self) -> None:
-        """Keep the budget's panel as high as its content needs. What the panels below it want does not
-        matter."""
         budget = self.docks["budget"]
         if not budget.folded:
             budget.setMinimumHeight(min(budget.needed_height, round(_MOST_BUDGET * self.height())))

@@ -1,5 +1,3 @@
-"""What the user prefers, kept from one window to the next."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import QObject, QSettings
@@ -15,7 +13,6 @@ LEAST_SECONDS, MOST_SECONDS = 1, 60  # for a solve; "Solve longer" has at least 
 
 
 def kept_theme(settings: QSettings | None) -> ThemeChoice:
-    """Return the theme chosen in ``settings``, else the system's."""
     kept = None if settings is None else settings.value(_THEME)
     return next((choice for choice in ThemeChoice if choice.value == kept), ThemeChoice.SYSTEM)
 

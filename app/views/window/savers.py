@@ -1,5 +1,3 @@
-"""Ask where to save something, and copy or certify what is on screen."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,7 +19,6 @@ _NOTHING = "There is nothing to save yet: open a model or a graph first."
 
 
 def ask_save(window: BaseWindow) -> None:
-    """Ask where to save the exploration."""
     graph = window.session.exploration.graph
     if graph is None:
         window.say(_NOTHING)
@@ -32,7 +29,6 @@ def ask_save(window: BaseWindow) -> None:
 
 
 def ask_save_schedule(window: BaseWindow) -> None:
-    """Ask where to save the schedule on screen. The file is for an export where the model is."""
     shown = window.session.exploration.shown
     if shown is None:
         window.say(_NOTHING)
@@ -43,7 +39,6 @@ def ask_save_schedule(window: BaseWindow) -> None:
 
 
 def ask_report(window: BaseWindow) -> None:
-    """Ask where to save a report."""
     graph = window.session.exploration.graph
     suggested = f"{'report' if graph is None else graph.name}.html"
     if path := _ask(window, "Save a report", suggested, "Pages (*.html)"):
@@ -51,7 +46,6 @@ def ask_report(window: BaseWindow) -> None:
 
 
 def ask_picture(window: BaseWindow) -> None:
-    """Ask where to save a picture of the window."""
     if path := _ask(window, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)"):
         window.explorer.saver.save_picture(SavableView("the window", window, lambda: None), path)
 
@@ -64,7 +58,6 @@ def _ask(window: BaseWindow, title: str, suggested: str, kinds: str) -> Path | N
 
 
 def copy_text(window: BaseWindow, write: Callable[[OnScreen], str]) -> None:
-    """Copy what leads to what is on screen, and say its first line."""
     shown = window.session.on_screen()
     if shown is None:
         nothing = window.session.exploration.graph is None
@@ -106,7 +99,6 @@ class Certifying:
             self.begin(shown, path)
 
     def begin(self, found: ListedSchedule, path: Path) -> None:
-        """Certify ``found`` for the memory that it takes; write to ``path``."""
         if self.certifier is None:
             self.certifier = Certifier(self._window)
             self.certifier.progressed.connect(self._on_progress)
@@ -124,7 +116,6 @@ class Certifying:
         self.progress.show()
 
     def cancel(self) -> None:
-        """Stop; nothing is written."""
         if self.certifier is not None and self.certifier.busy:
             self.certifier.cancel()
             self._end("The certificate was cancelled; nothing was written.")

@@ -1,5 +1,3 @@
-"""The page that is shown while no graph is open: samples, a profile that runs, and failures."""
-
 from __future__ import annotations
 
 import time
@@ -188,8 +186,7 @@ class ProfilingPanel(Panel):
         self._clock = every(self, 500, self._show_steps)
 
     def _on_cancel(self) -> None:
-        """Show that the click was seen. An import of TensorFlow cannot be interrupted: the process ends
-        within two seconds."""
+        """An import of TensorFlow cannot be interrupted: the process ends within two seconds."""
         self._cancel.setEnabled(False)
         self._cancel.setText("Cancelling…")
         self.cancel_wanted.emit()

@@ -1,6 +1,3 @@
-"""The tour: five stops that point at the real panels. It starts only where it is asked for. The panels stay
-in use meanwhile: nothing lies over them but a ring."""
-
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
@@ -45,7 +42,6 @@ class Tour(QObject):
         window.session.failed.connect(self._give_up)
 
     def start(self) -> None:
-        """Begin at the first stop. Where no graph is open, the first sample is opened before."""
         if self._window.session.exploration.graph is None:
             self._waits = True
             self._window.open(shown_samples()[0].graph)
@@ -54,7 +50,6 @@ class Tour(QObject):
         self._show(0)
 
     def leave(self) -> bool:
-        """End the tour; return whether it was on."""
         was_on = self.at is not None
         self.at, self._waits = None, False
         if was_on:
@@ -219,7 +214,6 @@ class _Ring(QWidget):
         self.hide()
 
     def put_around(self, place: QRect) -> None:
-        """Lie around ``place``, and cover nothing of it."""
         whole = place.adjusted(-_RING, -_RING, _RING, _RING)
         self.setGeometry(whole)
         inner = QRect(QPoint(_RING, _RING), place.size())
