@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -10,44 +11,21 @@ from PySide6.QtWidgets import QApplication
 from checkmate.catalog.bundled import contents, resource
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Theme:
-    """The colours of a theme, derived from Okabe and Ito's. Each role also has a second cue (shape, badge,
-    dash) wherever it is drawn."""
+    """The colours of a theme by role, derived from Okabe and Ito's. Each role also has a second cue (shape,
+    badge, dash) wherever it is drawn."""
 
     name: str
-    window: str
-    panel: str
-    raised: str
-    border: str
-    grid: str
-    text: str
-    muted: str
-    accent: str
-    on_accent: str
-    selected: str
-    forward: str
-    forward_fill: str
-    backward: str
-    backward_fill: str
-    recomputed: str
-    held: str
-    freed: str
-    playhead: str
-    playhead_case: str
-    on_playhead: str
-    fixed: str
-    problem: str
-    notice: str
-    mild_notice: str
+    tokens: Mapping[str, str]
 
     def color(self, role: str, alpha: int = 255) -> QColor:
-        color = QColor(getattr(self, role))
+        color = QColor(self.tokens[role])
         color.setAlpha(alpha)
         return color
 
 
-_COLORS = {  # role: in the light and in the dark theme, in the order of the fields
+_COLORS = {  # role: in the light and in the dark theme
     "window": ("#eef0f4", "#14161b"),
     "panel": ("#ffffff", "#1c1f26"),
     "raised": ("#f6f7f9", "#252932"),
@@ -73,18 +51,15 @@ _COLORS = {  # role: in the light and in the dark theme, in the order of the fie
     "notice": ("#fceeec", "#3a2224"),
     "mild_notice": ("#fff3d6", "#38301c"),
 }
-LIGHT = Theme("light", *(light for light, _ in _COLORS.values()))
-DARK = Theme("dark", *(dark for _, dark in _COLORS.values()))
+LIGHT = Theme("light", {role: light for role, (light, _) in _COLORS.items()})
+DARK = Theme("dark", {role: dark for role, (_, dark) in _COLORS.items()})
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
 def mixed(theme: Theme, role: str, share: float) -> QColor:
-    over, under = QColor(getattr(theme, role)), QColor(theme.panel)
-    parts = (
-        round(share * a + (1 - share) * b)
-        for a, b in ((over.red(), under.red()), (over.green(), under.green()), (over.blue(), under.blue()))
-    )
-    return QColor(*parts)
+    over, under = theme.color(role), theme.color("panel")
+    pairs = (over.red(), under.red()), (over.green(), under.green()), (over.blue(), under.blue())
+    return QColor(*(round(share * a + (1 - share) * b) for a, b in pairs))
 
 
 class ThemeChoice(Enum):
@@ -99,19 +74,9 @@ class ThemeChoice(Enum):
 
 
 class CurrentTheme(QObject):
-    """The theme that views have now; another can be chosen at any time.
-
-    A view asks it for colours whenever it paints, and Qt paints all views when the style sheet changes. What
-    holds colours, such as a plot's pens or a picture that is kept, follows ``changed``.
-
-    Attributes:
-        choice: what was chosen.
-        now: the theme that this means.
-
-    Signals:
-        changed: ``now`` is another.
-        chosen: ``choice`` is another.
-    """
+    """The theme that views have ``now``. A view asks for colours whenever it paints, and Qt paints all views
+    when the style sheet changes. What holds colours, such as a plot's pens, follows ``changed``. Signal
+    ``chosen``: ``choice`` is another."""
 
     changed = Signal()
     chosen = Signal()
@@ -204,6 +169,6 @@ def color_application(application: QApplication, theme: Theme) -> None:
 
 def style_sheet(theme: Theme) -> str:
     text = resource("theme", "window.qss").read_text("utf-8")
-    for field in fields(theme):
-        text = text.replace(f"@{field.name}@", str(getattr(theme, field.name)))
+    for role, color in theme.tokens.items():
+        text = text.replace(f"@{role}@", color)
     return text

@@ -84,7 +84,7 @@ def test_blocks_of_a_graph_without_values_are_listed_and_selected(window) -> Non
     exploration.set_graph(builder.build(fixed_bytes=1 << 20))
     blocks = placed(exploration.shown)
     assert {row[0] for row in blocks.table().rows} == {"workspace", "fixed"}
-    item = window.explorer.allocator.blocks
+    item = window.explorer.allocator.bands
     item._bands = blocks
     item.select(0)
     assert not item._is_selected(blocks).any()
@@ -228,17 +228,17 @@ def test_lines_are_what_is_requested_and_what_is_taken(window, qtbot) -> None:
 def test_another_schedule_is_placed_and_the_old_picture_stays_meanwhile(window, qtbot) -> None:
     exploration, explorer = with_addresses(window, qtbot)
     view, first = explorer.allocator, explorer.allocator.placed
-    image = view.blocks._image.copy()
+    image = view.bands._image.copy()
     exploration.show(exploration.plain)
     assert explorer.placing.busy and view.placed is first
     QApplication.processEvents()
     view._draw()
-    assert view.blocks._image == image
+    assert view.bands._image == image
     assert view._words.isVisible() and view._words.toPlainText() == "of the schedule before"
     assert next(one for one in explorer.saver.views if one.name == "Addresses").table() is None
     settle(window, qtbot)
     assert not view._words.isVisible()
-    assert view.placed.shown is exploration.plain and view.blocks._image != image
+    assert view.placed.shown is exploration.plain and view.bands._image != image
     exploration.show(exploration.known[0])
     assert not explorer.placing.busy  # it is known already
     settle(window, qtbot)
@@ -278,7 +278,7 @@ def test_bytes_zoom_with_ctrl_and_keys_and_all_come_back(window, qtbot) -> None:
         assert whole[0] < low < under < high < whole[1] and (span.begin, span.end) == steps
         assert high - low == pytest.approx((whole[1] - whole[0]) / 1.3**4)
         assert view.getPlotItem().vb.mapSceneToView(view.mapToScene(at)).y() == pytest.approx(under, rel=0.02)
-        item = view.bands if scale is Scale.LIVE else view.blocks
+        item = view.bands
         assert item._place.top() == pytest.approx(low) and item._place.bottom() == pytest.approx(high)
         view.setFocus()
         qtbot.keyClick(view, Qt.Key.Key_Up)

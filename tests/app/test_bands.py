@@ -72,8 +72,8 @@ def band_in_view(explorer, step: int) -> tuple[int, QPoint]:
     curve = explorer.curve
     line = curve.cursor_line(step)
     places = [QPointF(line.x1(), y) for y in np.arange(line.y1(), line.y2(), 1.0)]
-    found = [curve._band_at(place) for place in places]
-    bands = curve._bands[2]
+    found = [curve.owner_at(place) for place in places]
+    bands = curve.answering
     band = max((one for one in set(found) if 0 <= one < bands.count), key=found.count)
     at = [place for place, one in zip(places, found, strict=True) if one == band]
     return band, at[len(at) // 2].toPoint()
@@ -87,7 +87,7 @@ def test_a_band_says_what_it_is_and_a_click_selects_its_op(window, qtbot) -> Non
     drawn(window, qtbot)
     assert explorer.span.grouping is Grouping.LAYER and curve.grab().toImage() != plain
     band, place = band_in_view(explorer, 45)
-    bands = curve._bands[2]
+    bands = curve.answering
     buffer = int(bands.buffer[band])
     value = int(timeline.buffer_value[buffer])
     move(curve.viewport(), place)

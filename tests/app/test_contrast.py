@@ -16,7 +16,7 @@ both_themes = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dar
 def least(theme: Theme, roles: tuple[str, ...], under: tuple[str, ...]) -> tuple[float, str, str]:
     """Return the smallest contrast of these roles with what is under them."""
     return min(
-        (contrast(getattr(theme, role), getattr(theme, ground)), role, ground)
+        (contrast(theme.tokens[role], theme.tokens[ground]), role, ground)
         for role in roles
         for ground in under
     )
@@ -58,6 +58,6 @@ def test_the_frames_of_choices_and_numbers_stand_out(qapp, theme: Theme) -> None
     try:
         for kind in (QComboBox, QSpinBox, QDoubleSpinBox):
             frame = QApplication.palette(kind.__name__).window().color().darker(140)  # as the style does it
-            assert contrast(frame.name(), theme.window) >= OUTLINES, kind.__name__
+            assert contrast(frame.name(), theme.tokens["window"]) >= OUTLINES, kind.__name__
     finally:
         color_application(qapp, LIGHT)

@@ -110,7 +110,7 @@ def test_a_value_that_is_made_can_be_selected_as_a_band(window, qtbot) -> None:
     assert (window.selection.op, window.selection.value) == (4, graph.ops[4].outputs[0])
     assert inspector.made.buttons[0].isChecked()
     qtbot.wait(100)
-    bands = window.explorer.curve._bands[2]
+    bands = window.explorer.curve.answering
     chosen = np.flatnonzero(window.explorer.curve.bands._is_selected(bands))
     assert {bands.value_of(int(band)) for band in chosen} == {graph.ops[4].outputs[0]}
 

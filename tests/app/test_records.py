@@ -146,4 +146,4 @@ def test_the_parts_of_the_bar_stand_out_from_the_panel(theme) -> None:
     parts = [*bar_parts(record), asked_part(record)]
     assert len(parts) > 2
     for part in parts:
-        assert contrast(getattr(theme, part.role), theme.window) >= 3.0, part.words
+        assert contrast(theme.tokens[part.role], theme.tokens["window"]) >= 3.0, part.words

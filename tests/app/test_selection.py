@@ -77,7 +77,7 @@ def click_band(window, qtbot, op: int) -> None:
     curve, shown = window.explorer.curve, window.session.exploration.shown
     curve._span.group_by(Grouping.LAYER)
     qtbot.wait(50)
-    bands = curve._bands[2]
+    bands = curve.answering
     rows, columns = np.nonzero(curve.bands._owners >= 0)
     mine = [
         (row, column)

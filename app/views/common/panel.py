@@ -89,18 +89,17 @@ class PanelDock(QDockWidget):
         self._head = panel.give_head()
         panel.head.insertWidget(0, self._fold)
         self.setTitleBarWidget(self._head)
-        self._content = _scrolled(panel) if scrolls else panel
+        self._content: QWidget = panel
+        if scrolls:
+            self._content = scrolling(panel, panel.title)
+            self._content.setObjectName("scrolled")  # it takes keys, which its frame shows
         self.setWidget(self._content)
         self._nothing = QWidget(self)
         self._nothing.setMaximumHeight(0)
         self._nothing.hide()
-        self._folded, self._least = False, 0
+        self.folded, self._least = False, 0
         self.open_height = 0  # pixels, when it was last folded
         self._say()
-
-    @property
-    def folded(self) -> bool:
-        return self._folded
 
     @property
     def head_height(self) -> int:
@@ -114,10 +113,10 @@ class PanelDock(QDockWidget):
         return self.head_height + needed + around
 
     def fold(self, folded: bool) -> None:
-        if folded == self._folded:
+        if folded == self.folded:
             return
         self.folding.emit()
-        self._folded = folded
+        self.folded = folded
         if folded:
             self.open_height, self._least = self.height(), self.minimumHeight()
         self.setMinimumHeight(0 if folded else self._least)
@@ -147,13 +146,7 @@ class PanelDock(QDockWidget):
             part.setMinimumWidth(pixels)
 
     def _say(self) -> None:
-        words = f"{'Open' if self._folded else 'Fold'} {self.panel.title}"
-        self._fold.setText(_FOLDED if self._folded else _OPEN)
+        words = f"{'Open' if self.folded else 'Fold'} {self.panel.title}"
+        self._fold.setText(_FOLDED if self.folded else _OPEN)
         self._fold.setAccessibleName(words)
         self._fold.setToolTip(words)
-
-
-def _scrolled(panel: Panel) -> QWidget:
-    area = scrolling(panel, panel.title)
-    area.setObjectName("scrolled")  # it takes keys, which its frame shows
-    return area

@@ -18,6 +18,10 @@ def color_plot(plot: pg.PlotWidget, theme: CurrentTheme) -> None:
         axis.setTextPen(theme.color("muted"))
 
 
+def name_axis(plot: pg.PlotWidget, theme: CurrentTheme, side: str, words: str) -> None:
+    plot.setLabel(side, words, color=theme.now.tokens["muted"])
+
+
 def color_text(text: pg.TextItem, theme: CurrentTheme, role: str, under: int) -> None:
     """Give words in a plot a colour, on the panel's at the opacity ``under``."""
     text.setColor(theme.color(role))

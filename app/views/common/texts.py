@@ -6,18 +6,15 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
+from app.views.common.widgets import WidgetMixin
+
 _LEAST = 24  # pixels
 
 
-class ElidedLabel(QLabel):
+class _Elided(WidgetMixin):
     """Takes as little room as there is; ``whole`` is its text."""
 
-    def __init__(self, name: str = "", mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
-        super().__init__()
-        self.whole, self._mode = "", mode
-        self.setObjectName(name)
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+    whole = ""
 
     def set_whole(self, text: str, tip: str = "") -> None:
         """Show ``text``, cut where it does not fit; ``tip`` says more than it."""
@@ -28,10 +25,8 @@ class ElidedLabel(QLabel):
         self.setToolTip(tip or text)
         self._cut()
 
-    def sizeHint(self) -> QSize:
-        hint = super().sizeHint()
-        around = hint.width() - self.fontMetrics().horizontalAdvance(self.text())
-        return QSize(self.fontMetrics().horizontalAdvance(self.whole) + max(0, around) + 2, hint.height())
+    def _cut(self) -> None:
+        raise NotImplementedError
 
     def minimumSizeHint(self) -> QSize:
         return QSize(_LEAST, super().minimumSizeHint().height())
@@ -39,6 +34,19 @@ class ElidedLabel(QLabel):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._cut()
+
+
+class ElidedLabel(_Elided, QLabel):
+    def __init__(self, name: str = "", mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
+        super().__init__()
+        self._mode = mode
+        self.setObjectName(name)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+
+    def sizeHint(self) -> QSize:
+        hint, width = super().sizeHint(), self.fontMetrics().horizontalAdvance
+        return QSize(width(self.whole) + max(0, hint.width() - width(self.text())) + 2, hint.height())
 
     def _cut(self) -> None:
         room = self.contentsRect().width() - 2 * self.margin()
@@ -60,32 +68,16 @@ class Link(QPushButton):
             super().keyPressEvent(event)
 
 
-class ElidedLink(Link):
-    """Takes as little room as there is; ``whole`` is its text. It is cut in the middle, because names begin
-    and end alike."""
+class ElidedLink(_Elided, Link):
+    """It is cut in the middle, because names begin and end alike."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.whole = ""
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
-    def set_whole(self, text: str, tip: str = "") -> None:
-        self.whole = text
-        self.setAccessibleName(text)
-        self.setToolTip(tip or text)
-        self._cut()
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(_LEAST, super().minimumSizeHint().height())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._cut()
-
     def _cut(self) -> None:
-        text = self.fontMetrics().elidedText(
-            self.whole, Qt.TextElideMode.ElideMiddle, max(1, self.width() - 6)
-        )
+        room = max(1, self.width() - 6)
+        text = self.fontMetrics().elidedText(self.whole, Qt.TextElideMode.ElideMiddle, room)
         self.setText(text.replace("&", "&&"))
 
 

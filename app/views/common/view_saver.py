@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QPoint, QRect, QSize, Signal
+from PySide6.QtCore import QBuffer, QIODevice, QObject, QPoint, QRect, QSize, Signal
 from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QMenu, QPushButton, QWidget
 
+from app.models.session import Session
 from app.presenters.paper import Shows
 from app.presenters.view_tables import ViewTable
 from app.theme import CurrentTheme, Theme
+from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel
 from app.views.common.widgets import ask_target, open_below, push_button
 from checkmate.errors import CheckmateError, UsageError
 from checkmate.formats.files import write_bytes
 
+MenuEntry = tuple[str, Callable[[], None]]
 PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 
 
@@ -33,18 +36,16 @@ class SavableView:
 
 
 class ViewSaver(QObject):
-    """Copies and saves pictures and data, and adds the menus for it to panels. Signals:
-    ``noticed(sentence)``; ``failed(sentence, hint)``; ``figure_wanted(shows)``."""
+    """Copies and saves pictures and data, and adds the menus for it to panels. Signal
+    ``figure_wanted(shows)``."""
 
     figure_wanted = Signal(object)
-    noticed = Signal(str)
-    failed = Signal(str, str)
 
     def __init__(
-        self, theme: CurrentTheme, finish: Callable[[], None], parent: QObject | None = None
+        self, session: Session, theme: CurrentTheme, turns: PaintTurns, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
-        self._theme, self._finish = theme, finish
+        self._session, self._theme, self._turns = session, theme, turns
         self._views: list[SavableView] = []
 
     @property
@@ -52,9 +53,7 @@ class ViewSaver(QObject):
         """Return the views that are there; others have no picture."""
         return _there(self._views)
 
-    def add_menu(
-        self, panel: Panel, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()
-    ) -> None:
+    def add_menu(self, panel: Panel, *views: SavableView, more: Sequence[MenuEntry] = ()) -> None:
         """Add a button with a menu for some views. ``more``: further entries, as (words, what they do)."""
         self._views += views
         tip = "Copy or save the picture or the data"
@@ -62,7 +61,7 @@ class ViewSaver(QObject):
         opener.setAccessibleName(f"{panel.accessibleName()}: {tip[0].lower()}{tip[1:]}")
         panel.head.addWidget(opener)
 
-    def menu_of(self, *views: SavableView, more: Sequence[tuple[str, Callable[[], None]]] = ()) -> QMenu:
+    def menu_of(self, *views: SavableView, more: Sequence[MenuEntry] = ()) -> QMenu:
         menu = QMenu()
         there = _there(views)
         for view in there:
@@ -81,32 +80,32 @@ class ViewSaver(QObject):
         self,
         opener: QPushButton,
         views: Sequence[SavableView],
-        more: Sequence[tuple[str, Callable[[], None]]],
+        more: Sequence[MenuEntry],
     ) -> None:
         self._menu = self.menu_of(*views, more=more)  # kept while it is open
         open_below(self._menu, opener)
 
     def copy_picture(self, view: SavableView) -> None:
-        self._finish()
+        self._turns.finish()
         QGuiApplication.clipboard().setPixmap(picture(view.widget, self._theme.now))
-        self.noticed.emit(f"Copied the picture of {view.name}.")
+        self._session.noticed.emit(f"Copied the picture of {view.name}.")
 
     def copy_data(self, view: SavableView) -> None:
         table = view.table()
         if table is None:
-            self.noticed.emit(f"{view.name} has nothing to copy yet.")
+            self._session.noticed.emit(f"{view.name} has nothing to copy yet.")
             return
         QGuiApplication.clipboard().setText(table.csv())
-        self.noticed.emit(f"Copied {len(table.rows)} rows of {view.name}.")
+        self._session.noticed.emit(f"Copied {len(table.rows)} rows of {view.name}.")
 
     def save_picture(self, view: SavableView, path: Path) -> bool:
-        self._finish()
+        self._turns.finish()
         return self._save(path, lambda: save_picture(view.widget, path, self._theme.now))
 
     def save_data(self, view: SavableView, path: Path) -> bool:
         table = view.table()
         if table is None:
-            self.noticed.emit(f"{view.name} has nothing to save yet.")
+            self._session.noticed.emit(f"{view.name} has nothing to save yet.")
             return False
         return self._save(path, lambda: write_bytes(path, table.csv().encode("utf-8")))
 
@@ -114,9 +113,9 @@ class ViewSaver(QObject):
         try:
             write()
         except CheckmateError as error:
-            self.failed.emit(str(error), error.hint)
+            self._session.failed.emit(str(error), error.hint)
             return False
-        self.noticed.emit(f"Saved {path}.")
+        self._session.noticed.emit(f"Saved {path}.")
         return True
 
     def _ask_picture(self, view: SavableView) -> None:
@@ -143,11 +142,10 @@ def picture(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> QPix
 
 
 def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> bytes:
-    data = QByteArray()
-    buffer = QBuffer(data)
+    buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     picture(widget, theme, scale).save(buffer, "PNG")
-    return bytes(data.data())
+    return bytes(buffer.data().data())
 
 
 def svg_generator(size: QSize, title: str) -> tuple[QSvgGenerator, QBuffer]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QPalette, QPen
@@ -34,6 +34,12 @@ Part = Item | tuple[Item, int] | int | None
 Named = TypeVar("Named", bound=QWidget)
 Edges = tuple[int, int, int, int]  # pixels: left, above, right, below
 NO_EDGES = 0, 0, 0, 0
+
+
+if TYPE_CHECKING:
+    WidgetMixin = QWidget
+else:
+    WidgetMixin = object  # Qt allows no two widget classes as bases
 
 
 def in_row(*parts: Part, gap: int | None = None, edges: Edges | None = None) -> QHBoxLayout:
@@ -173,35 +179,26 @@ class ButtonKeys(QObject):
 _WIDTH, _ROUND = 2.0, 3.0  # pixels
 
 
-class ChoiceBox(QComboBox):
+class _Ringed(WidgetMixin):
+    """Draws a ring around a field that has the focus."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter, inset = smooth(self), _WIDTH / 2
+            painter.setPen(QPen(self.palette().color(QPalette.ColorRole.Highlight), _WIDTH))
+            ring = QRectF(self.rect()).adjusted(inset, inset, -inset, -inset)
+            painter.drawRoundedRect(ring, _ROUND, _ROUND)
+            painter.end()
+
+
+class ChoiceBox(_Ringed, QComboBox):
     """Offers a few choices."""
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        super().paintEvent(event)
-        _ring(self)
 
-
-class NumberBox(QSpinBox):
+class NumberBox(_Ringed, QSpinBox):
     """Asks for a whole number."""
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        super().paintEvent(event)
-        _ring(self)
 
-
-class DecimalBox(QDoubleSpinBox):
+class DecimalBox(_Ringed, QDoubleSpinBox):
     """Asks for a number."""
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        super().paintEvent(event)
-        _ring(self)
-
-
-def _ring(box: QWidget) -> None:
-    if not box.hasFocus():
-        return
-    painter = smooth(box)
-    painter.setPen(QPen(box.palette().color(QPalette.ColorRole.Highlight), _WIDTH))
-    inset = _WIDTH / 2
-    painter.drawRoundedRect(QRectF(box.rect()).adjusted(inset, inset, -inset, -inset), _ROUND, _ROUND)
-    painter.end()

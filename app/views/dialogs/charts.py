@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QToolTip
 
 from app.presenters.sizes import BatchAnswer, stairs
 from app.theme import CurrentTheme, mixed
-from app.views.common.plot_style import ScreenPens, color_plot, color_text, fix_plot, without_title
+from app.views.common.plot_style import ScreenPens, color_plot, color_text, fix_plot, name_axis, without_title
 from app.views.timeline.plot_legend import CurveLegend, Entry
 
 _ROLES, _STYLES = ("forward", "backward"), (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)
@@ -73,9 +73,8 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
         for curve, marks, (x, y) in zip(self._curves, self._marks, pair.lines, strict=True):
             curve.setData(x, y)
             marks.setData(x[::2] if pair.marked else [], y[::2] if pair.marked else [])
-        muted = self._theme.now.muted
-        self.setLabel("bottom", pair.across, color=muted)
-        self.setLabel("left", pair.up, color=muted)
+        name_axis(self, self._theme, "bottom", pair.across)
+        name_axis(self, self._theme, "left", pair.up)
         ends = np.concatenate([x for x, _ in pair.lines])
         top = max(float(y.max(initial=0)) for _, y in pair.lines)
         low = float(ends.min()) if pair.marked else 0.0
@@ -156,7 +155,7 @@ class BatchChart(pg.PlotWidget):  # type: ignore[misc]
         theme = self._theme
         color_plot(self, theme)
         for side, words in (("left", "extra cost, %"), ("bottom", "batch (scaled, estimated)")):
-            self.setLabel(side, words, color=theme.now.muted)
+            name_axis(self, theme, side, words)
         self._pens.set(self._stairs, pg.mkPen(theme.color("accent"), width=2.0))
         self._points.setBrush(theme.color("accent"))
         self._points.setPen(None)

@@ -107,7 +107,7 @@ class DoctorDialog(QDialog):
         grid.setColumnStretch(2, 1)
         for number, line in enumerate(lines):
             state, title = QLabel(line.state.value), label(line.title, name="title")
-            state.setStyleSheet(f"color: {getattr(self._theme.now, _ROLES[line.state])}; font-weight: 600;")
+            state.setStyleSheet(f"color: {self._theme.color(_ROLES[line.state]).name()}; font-weight: 600;")
             for place, part in enumerate((state, title, _text(line, self._theme.now))):
                 grid.addWidget(part, number, place, Qt.AlignmentFlag.AlignTop)
         grid.setRowStretch(len(lines), 1)
@@ -120,7 +120,9 @@ class DoctorDialog(QDialog):
 
 def _text(line: Line, theme: Theme) -> QLabel:
     mend = line.mend if line.state is not PartState.OK else ""
-    more = f'<br><span style="color:{theme.accent}">→ {html.escape(mend)}</span>' if mend else ""
+    more = (
+        f'<br><span style="color:{theme.color("accent").name()}">→ {html.escape(mend)}</span>' if mend else ""
+    )
     text = label(f"{html.escape(line.text)}{more}", wrap=True)
     text.setTextFormat(Qt.TextFormat.RichText)
     text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QRect, QSize, QSizeF, Qt
+from PySide6.QtCore import QBuffer, QIODevice, QMarginsF, QRect, QSize, QSizeF, Qt
 from PySide6.QtGui import QFont, QPageSize, QPainter, QPdfWriter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
@@ -45,8 +44,7 @@ class Figures:
 
     def pdf(self, shows: Shows, paper: Paper) -> bytes:
         places, size = self._places(shows, paper)
-        data = QByteArray()
-        buffer = QBuffer(data)
+        buffer = QBuffer()
         buffer.open(QIODevice.OpenModeFlag.WriteOnly)
         writer = QPdfWriter(buffer)
         writer.setTitle(self._title(shows))
@@ -57,8 +55,7 @@ class Figures:
         writer.setPageMargins(QMarginsF())
         writer.setResolution(round(paper.per_inch))
         _paint(writer, places, paper.per_inch / round(paper.per_inch))
-        buffer.close()
-        return bytes(data.data())
+        return bytes(buffer.data().data())
 
     def svg(self, shows: Shows, paper: Paper) -> bytes:
         places, size = self._places(shows, paper)
@@ -72,16 +69,16 @@ class Figures:
         return shows.words if graph is None else f"{graph.name}: {shows.words}"
 
     def _places(self, shows: Shows, paper: Paper) -> tuple[list[_Place], QSize]:
-        wide = paper.pixels
-        make: dict[Shows, Callable[[], list[QWidget]]] = {
-            Shows.CURVE: lambda: [self._curve()],
-            Shows.BOTH: lambda: [self._matrix("R", paper), self._matrix("S", paper)],
-            Shows.R: lambda: [self._matrix("R", paper)],
-            Shows.S: lambda: [self._matrix("S", paper)],
-            Shows.FRONTIER: lambda: [self._frontier()],
-            Shows.GRAPH: lambda: [self._graph(wide)],
-        }
-        views = make[shows]()
+        wide, views = paper.pixels, list[QWidget]()
+        if shows is Shows.CURVE:
+            views.append(self._curve())
+        elif shows is Shows.FRONTIER:
+            views.append(self._frontier())
+        elif shows is Shows.GRAPH:
+            views.append(self._graph(wide))
+        else:
+            titles = ("R", "S") if shows is Shows.BOTH else (shows.name,)
+            views += [self._matrix(title, paper) for title in titles]
         each = (wide - _GAP * (len(views) - 1)) // len(views)
         high = round(each * _SHAPE[shows]) if shows in _SHAPE else each + _BELOW_MATRIX
         high = max(_LEAST_HEIGHT, high) if shows in _SHAPE else high

@@ -1,21 +1,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter, QPen
-from PySide6.QtWidgets import QFileDialog, QProgressDialog, QWidget
+from PySide6.QtWidgets import QProgressDialog, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
+from app.models.session import Session
 from app.presenters.paper import MOST_FRAMES, Film, film
 from app.presenters.wording import short_name
 from app.theme import CurrentTheme, Theme, ThemeChoice
 from app.views.common.painting import ink
 from app.views.common.view_models import ViewModels
+from app.views.common.widgets import ask_target
 from app.views.graph.graph_view import GraphView
 from app.views.timeline.curve_view import CurveView
 from app.views.timeline.matrix_view import MatrixView
@@ -246,13 +247,13 @@ class PlaybackFilm(QObject):
 
     def _begin(self, scene: PlaybackScene, samples: int) -> BeginAnimation:
         size, theme = scene.size, scene.theme
-        tokens = (QColor(getattr(theme, token.name)) for token in fields(theme) if token.name != "name")
+        colors = [theme.color(role) for role in theme.tokens]
         return BeginAnimation(
             path=self._path.absolute(),
             width=size.width(),
             height=size.height(),
             milliseconds=tuple(self._film.milliseconds),
-            colors=tuple((color.red(), color.green(), color.blue()) for color in tokens),
+            colors=tuple((color.red(), color.green(), color.blue()) for color in colors),
             samples=samples,
         )
 
@@ -309,30 +310,25 @@ def _pixels(image: QImage) -> bytes:
 
 
 class FilmProgress(QObject):
-    """A small dialog while the picture is made; Cancel or Esc ends it. The window can be used meanwhile.
-    Signals: ``noticed(sentence)``; ``failed(sentence, hint)``."""
+    """A small dialog while the picture is made; Cancel or Esc ends it. The window can be used meanwhile."""
 
-    noticed = Signal(str)
-    failed = Signal(str, str)
-
-    def __init__(self, exploration: Exploration, theme: CurrentTheme, parent: QWidget) -> None:
+    def __init__(self, session: Session, theme: CurrentTheme, parent: QWidget) -> None:
         super().__init__(parent)
-        self._exploration, self._parent = exploration, parent
-        self.film = PlaybackFilm(exploration, theme, self)
+        self._session, self._parent = session, parent
+        self.film = PlaybackFilm(session.exploration, theme, self)
         self.film.progressed.connect(self._on_progress)
         self.film.ended.connect(self._on_ended)
         self.dialog: QProgressDialog | None = None
 
     def ask(self) -> None:
-        graph = self._exploration.graph
+        graph = self._session.exploration.graph
         if graph is None:
-            self.failed.emit("There is nothing to play yet.", "Open a model or a graph first.")
+            self._session.failed.emit("There is nothing to play yet.", "Open a model or a graph first.")
             return
         kinds = "Animated pictures (*.gif *.png *.webp)"
         title = "Save the playback as an animated picture"
-        name, _ = QFileDialog.getSaveFileName(self._parent.window(), title, f"{graph.name}.gif", kinds)
-        if name:
-            self.save(Path(name))
+        if path := ask_target(self._parent.window(), title, f"{graph.name}.gif", kinds):
+            self.save(path)
 
     def save(self, path: Path) -> None:
         if not self.film.busy:
@@ -364,6 +360,6 @@ class FilmProgress(QObject):
             self.dialog.deleteLater()
             self.dialog = None
         if self.film.problem:
-            self.failed.emit(sentence, hint)
+            self._session.failed.emit(sentence, hint)
         else:
-            self.noticed.emit(sentence)
+            self._session.noticed.emit(sentence)

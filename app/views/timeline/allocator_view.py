@@ -13,12 +13,10 @@ from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, ON_CPU, ORIGIN, Bands, Grouping, PlacedBlocks
 from app.presenters.memory_curve import line_in_columns
 from app.state.knowledge import ListedSchedule
-from app.views.common.plot_style import color_text
+from app.views.common.plot_style import color_text, name_axis
 from app.views.common.view_models import ViewModels
-from app.views.timeline.bands_item import BandsItem
-from app.views.timeline.plot_legend import CurveLegend, Entry
+from app.views.timeline.plot_legend import Entry
 from app.views.timeline.pointed_plot import PointedPlot
-from app.workers.background import later
 from checkmate.memory.placement import Placement
 from checkmate.units import byte_unit, format_bytes
 
@@ -33,37 +31,27 @@ class AllocatorView(PointedPlot):
     picture stays. Steps, keys and colours are the memory curve's."""
 
     def __init__(self, models: ViewModels, placing: Placing) -> None:
-        super().__init__(models, Scale.ADDRESSES)
+        super().__init__(models, Scale.ADDRESSES, blocks=True, note=ORIGIN)
         self._placing = placing
-        self._placed: PlacedBlocks | None = None
+        self.placed: PlacedBlocks | None = None
         self._grouping, self._unit = Grouping.KIND, 1
         self.setAccessibleName("Addresses over the step")
         self.setAccessibleDescription(f"{ORIGIN}. {ON_CPU}")
-        self._later = later(self, 0, self._draw)
-        self.legend = CurveLegend(self._theme, self.legend_entries, ORIGIN)
-        self.legend.stand_above(self.getPlotItem())
         self.getPlotItem().hideAxis("top")
-        self.blocks = BandsItem(self._theme, blocks=True)
         self._lines = pg.PlotCurveItem(), pg.PlotCurveItem()
         placed = {"position": 0.02, "anchors": [(0, 0), (0, 0)]}
         self._top = pg.InfiniteLine(angle=0, label="top", labelOpts=placed)
         self._regions = pg.PlotCurveItem(connect="pairs")
         self._words = pg.TextItem(anchor=(0.5, 0.5))
-        parts = (self.blocks, self._regions, *self._lines, self._top, self._chosen, self._hover, self._words)
+        parts = (self.bands, self._regions, *self._lines, self._top, self._chosen, self._hover, self._words)
         for part in (*parts, self._case, self._line):
             self.addItem(part)
         self._color()
         placing.changed.connect(self._later.start)
-        self._span.changed.connect(self._later.start)
-        self._selection.changed.connect(self._on_selection)
 
     @property
     def waiting(self) -> bool:
         return self._placing.busy or self._later.isActive()
-
-    @property
-    def placed(self) -> PlacedBlocks | None:
-        return self._placed
 
     def _color(self) -> None:
         super()._color()
@@ -83,13 +71,13 @@ class AllocatorView(PointedPlot):
         self._later.stop()
         found, axis = self._placing.found, self._span.axis
         if found is None:
-            self._placed = None
-            self.blocks.clear()
+            self.placed = None
+            self.bands.clear()
         elif found[0] is self._exploration.shown and axis is not None and self.isVisible():
             self._take(*found)
             self._draw_blocks(axis)
         for part in (*self._lines, self._top, self._regions, self._case, self._line):
-            part.setVisible(self._placed is not None)
+            part.setVisible(self.placed is not None)
         words = self._words_of_work()
         self._words.setVisible(bool(words))
         self._words.setText(words)
@@ -105,33 +93,28 @@ class AllocatorView(PointedPlot):
             said.append(
                 self._placing.problem if share is None else f"placing the buffers: {100 * share:.0f} %"
             )
-        if self._placed is not None and self.answering is None:
+        if self.placed is not None and self.answering is None:
             said.append("of the schedule before")
         return "\n".join(said)
 
     def _take(self, shown: ListedSchedule, placement: Placement) -> None:
-        grouping, before = self._span.grouping or Grouping.KIND, self._placed
+        grouping, before = self._span.grouping or Grouping.KIND, self.placed
         if before is None or before.placement is not placement or self._grouping is not grouping:
             bands = Bands.of(shown, grouping, None if before is None else before.bands)
-            self._placed, self._grouping = PlacedBlocks.of(bands, placement), grouping
+            self.placed, self._grouping = PlacedBlocks.of(bands, placement), grouping
 
     def _draw_blocks(self, axis: StepAxis) -> None:
-        placed, span = self._placed, self._span
+        placed = self.placed
         assert placed is not None
-        place, shown = placed.placement, placed.shown
+        place = placed.placement
         name, self._unit = byte_unit(max(1, place.top))
-        self.setLabel("left", name, color=self._theme.now.muted)
-        self.setLabel("bottom", axis.cost_word if axis.by_cost else "step", color=self._theme.now.muted)
+        name_axis(self, self._theme, "left", name)
+        name_axis(self, self._theme, "bottom", axis.cost_word if axis.by_cost else "step")
         highest = _ABOVE * max(1, place.top)
-        area, ratio = self.getPlotItem().vb.rect(), self.devicePixelRatioF()
-        size = round(ratio * area.width()), round(ratio * area.height())
-        low, high = (highest * share for share in span.heights[Scale.ADDRESSES])
-        live = shown.timeline.live_bytes.astype(np.float64)
-        self.blocks.draw(placed, axis, live, (span.begin, span.end), (low, high), size, self._unit)
-        self.blocks.select(self._selection.op, self._selection.value)
+        self._draw_bands(placed, axis, highest, self._unit)
+        self._on_selection()
         self._draw_lines(axis, place)
-        ends = axis.place((span.begin, span.end))
-        self.setXRange(*ends, padding=0)
+        self.setXRange(*axis.place((self._span.begin, self._span.end)), padding=0)
         self._show_heights(highest / self._unit)
 
     def _draw_lines(self, axis: StepAxis, place: Placement) -> None:
@@ -147,7 +130,7 @@ class AllocatorView(PointedPlot):
         self._regions.setData(np.tile([axis.edges[0], axis.edges[-1]], len(begins) // 2), begins)
 
     def legend_entries(self) -> list[Entry]:
-        placed, theme = self._placed, self._theme
+        placed, theme = self.placed, self._theme
         if placed is None:
             return []
         place, text = placed.placement, theme.color("text")
@@ -156,7 +139,7 @@ class AllocatorView(PointedPlot):
             Entry(f"requested ≤ {most[0]}", text, Qt.PenStyle.SolidLine),
             Entry(f"chunks ≤ {most[1]}", text, Qt.PenStyle.DotLine),
         ]
-        return lines + self.blocks.entries()
+        return lines + self.bands.entries()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -173,24 +156,13 @@ class AllocatorView(PointedPlot):
             self.getPlotItem().layout.setRowFixedHeight(0, self.legend.fit(self.width()))
             self._later.start()  # its image has another size
 
-    def _on_selection(self, *_: object) -> None:
-        self.blocks.select(self._selection.op, self._selection.value)
-
     def _go_to(self, position: QPointF) -> None:
-        placed = self.answering
-        if placed is not None:
-            self._playhead.seek(self.step_at(position))
-            op = placed.op_of(owner := self.owner_at(position))
-            if op >= 0:
-                self._selection.select(op, placed.value_of(owner))
-
-    def owner_at(self, position: QPointF) -> int:
-        place = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint()))
-        return self.blocks.owner_at(place.x(), place.y())
+        if self.answering is not None:
+            super()._go_to(position)
 
     @property
     def answering(self) -> PlacedBlocks | None:
-        placed = self._placed
+        placed = self.placed
         return placed if placed is not None and placed.shown is self._exploration.shown else None
 
     def _words_at(self, position: QPointF) -> str:
@@ -199,13 +171,10 @@ class AllocatorView(PointedPlot):
             return ""
         if not self.is_inside(position):
             above = position.y() < self.getPlotItem().vb.sceneBoundingRect().top()
-            return (
-                "\n".join([ORIGIN, ON_CPU, *(entry.words for entry in self.legend_entries())])
-                if above
-                else ""
-            )
+            said = [ORIGIN, ON_CPU, *(entry.words for entry in self.legend_entries())]
+            return "\n".join(said) if above else ""
         owner, free = self.owner_at(position), placed.free_words(self.step_at(position))
-        at = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint())).y() * self._unit
+        at = self._plot_place(position).y() * self._unit
         if owner == NOTHING and not 0 <= at < placed.placement.top:
             return free
         return f"{placed.words(owner)}\n\n{free}"

@@ -36,7 +36,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         self,
         bands: Stacked,
         axis: StepAxis,
-        live: NDArray[np.float64],
         span: tuple[float, float],
         ends: tuple[float, float],
         size: tuple[int, int],
@@ -48,6 +47,7 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         low, high = axis.place(span)
         first, last = int(span[0]), int(np.ceil(span[1]))
         starts = axis.columns(first, last, width)
+        live = bands.shown.timeline.live_bytes.astype(np.float64)
         found = bands.owners(tops_of(live, starts, last), height, ends[1], ends[0])
         middles = low + (np.arange(width) + 0.5) * (high - low) / width
         column = np.searchsorted(axis.edges[starts], middles, side="right") - 1
@@ -77,20 +77,19 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         return selected
 
     def owner_at(self, x: float, y: float) -> int:
-        height, width = self._owners.shape
-        if self._bands is None or not self._place.contains(x, y):
+        place, (height, width) = self._place, self._owners.shape
+        if self._bands is None or not place.contains(x, y):
             return NOTHING
-        column = min(width - 1, int((x - self._place.left()) / self._place.width() * width))
-        row = min(height - 1, int((y - self._place.top()) / self._place.height() * height))
+        column = min(width - 1, int((x - place.left()) / place.width() * width))
+        row = min(height - 1, int((y - place.top()) / place.height() * height))
         return int(self._owners[row, column])
 
     def entries(self) -> list[Entry]:
         if self._bands is None:
             return []
-        names = enumerate(self._bands.groups)
         return [
             Entry(name, self._shade(group, 1), edge=self._theme.color(self._role(group)))
-            for group, name in names
+            for group, name in enumerate(self._bands.groups)
             if group in self._seen
         ]
 

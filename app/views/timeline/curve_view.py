@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QResizeEvent
 
 from app.models.placements import MemoryLines
@@ -19,12 +19,11 @@ from app.presenters.pointer_words import KIND_WORDS, step_words
 from app.presenters.wording import live_source
 from app.state.knowledge import ListedSchedule
 from app.theme import mixed
-from app.views.common.plot_style import color_text
+from app.views.common.plot_style import color_text, name_axis
 from app.views.common.view_models import ViewModels
-from app.views.timeline.bands_item import BandsItem
-from app.views.timeline.plot_legend import HEIGHT, CurveLegend, EdgeLines, Entry
+from app.views.timeline.plot_legend import HEIGHT, EdgeLines, Entry
 from app.views.timeline.pointed_plot import PointedPlot
-from app.workers.background import later, on
+from app.workers.background import on
 from checkmate.units import byte_unit, format_bytes
 
 _ROLES = {"fixed": "fixed", "activations": "forward", "gradients": "backward", "workspace": "recomputed"}
@@ -47,24 +46,18 @@ class CurveView(PointedPlot):
         self._comparison, self._lines, self._size = models.comparison, lines, 1
         self.setAccessibleName("Memory over the step")
         self._stack: tuple[ListedSchedule, Stack] | None = None
-        self._bands: tuple[ListedSchedule, Grouping, Bands] | None = None
-        self._later = later(self, 0, self._draw)
-        self.legend = CurveLegend(self._theme, self.legend_entries)
-        self.legend.stand_above(self.getPlotItem())
+        self._bands: tuple[Grouping, Bands] | None = None
         self._make_items()
         self._color()
         self._add_items()
         exploration = models.exploration
         on(self._draw, exploration.shown_changed, exploration.measured_changed, self._comparison.pinned)
-        self._span.changed.connect(self._later.start)  # once, however often the wheel turns
         exploration.budget_changed.connect(self._on_budget)
-        self._selection.changed.connect(self._on_selection)
         if lines is not None:
             lines.changed.connect(self._later.start)
 
     def _make_items(self) -> None:
         self._fills = [pg.PlotCurveItem(pen=None) for _ in KINDS]
-        self.bands = BandsItem(self._theme)
         self._outline, self._plain = pg.PlotCurveItem(), pg.PlotCurveItem()
         self._measured = pg.PlotCurveItem()
         self._peak_text = pg.TextItem(anchor=(1.05, 1.15))
@@ -73,12 +66,7 @@ class CurveView(PointedPlot):
         self._peak = pg.ScatterPlotItem(symbol="o", size=11)
         placed = {"position": 0.98, "anchors": [(1, 1), (1, 1)]}
         self._budget = pg.InfiniteLine(angle=0, label="budget", labelOpts=placed)
-        self.edge_lines = EdgeLines(self.getPlotItem(), self._theme, self._words_places)
-
-    def _words_places(self) -> list[QRectF]:
-        words = (self._peak_text, self._budget.label)
-        box = self.getPlotItem().vb
-        return [box.mapRectFromItem(one, one.boundingRect()) for one in words if one.isVisible()]
+        self.edge_lines = EdgeLines(self.getPlotItem(), self._theme, (self._peak_text, self._budget.label))
 
     def _color(self) -> None:
         super()._color()
@@ -89,14 +77,8 @@ class CurveView(PointedPlot):
         self._peak.setBrush(theme.color("panel"))
         color_text(self._peak_text, theme, "text", 230)
         color_text(self._budget.label, theme, "text", 170)
-        self._set_pens()
-        self._draw()
-
-    def _set_pens(self) -> None:
-        theme = self._theme
         for drawn, role, width, style in (
             (self._outline, "forward", 1.5, Qt.PenStyle.SolidLine),
-            (self._plain, "freed", 1.2, Qt.PenStyle.DotLine),
             (self._measured, "text", 1.6, Qt.PenStyle.SolidLine),
             (self._peak, "text", 2.0, Qt.PenStyle.SolidLine),
             (self._budget, "text", 1.5, Qt.PenStyle.DashLine),
@@ -104,6 +86,7 @@ class CurveView(PointedPlot):
             (self._marks[1], "accent", 2.0, Qt.PenStyle.SolidLine),
         ):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
+        self._draw()
 
     def _add_items(self) -> None:
         for entry in (
@@ -119,10 +102,10 @@ class CurveView(PointedPlot):
             self._peak_text,
             self._chosen,
             self._hover,
+            self._case,
+            self._line,
         ):
             self.addItem(entry)
-        self.addItem(self._case)
-        self.addItem(self._line)
         for depth, words in ((1, self._peak_text), (1, self._budget), (2, self._peak)):
             words.setZValue(depth)  # readable even if the playhead is on them
 
@@ -144,7 +127,7 @@ class CurveView(PointedPlot):
         self._draw_other(axis)
         self._draw_measured(starts, last, edges)
         top = self._top()
-        self._draw_bands(shown, axis, top)
+        self._show_bands(shown, axis, top)
         again = (edges[:-1] + edges[1:])[stack.recomputed] / 2
         self._ticks.setData(again, np.full(len(again), top * 0.012))
         self._draw_peak(axis, top)
@@ -159,25 +142,21 @@ class CurveView(PointedPlot):
         self._on_step(self._playhead.step)
         self.legend.update()
 
-    def _draw_bands(self, shown: ListedSchedule, axis: StepAxis, top: float) -> None:
-        grouping = self._span.grouping
+    def _show_bands(self, shown: ListedSchedule, axis: StepAxis, top: float) -> None:
+        grouping, before = self._span.grouping, self._bands
         for fill in self._fills:
             fill.setVisible(grouping is None)
         self.bands.setVisible(grouping is not None)
         if grouping is None:
+            self.bands.clear()
             return
-        if self._bands is None or self._bands[0] is not shown or self._bands[1] is not grouping:
-            self._bands = (
-                shown,
-                grouping,
-                Bands.of(shown, grouping, None if self._bands is None else self._bands[2]),
-            )
-        area, ratio = self.getPlotItem().vb.rect(), self.devicePixelRatioF()
-        size = round(ratio * area.width()), round(ratio * area.height())
-        span = self._span.begin, self._span.end
-        live = self._stack_of(shown).total
-        ends = tuple(top * self._size * share for share in self._span.heights[Scale.LIVE])
-        self.bands.draw(self._bands[2], axis, live, span, (ends[0], ends[1]), size, self._size)
+        if before is None or before[0] is not grouping or before[1].shown is not shown:
+            before = self._bands = grouping, Bands.of(shown, grouping, None if before is None else before[1])
+        self._draw_bands(before[1], axis, top * self._size, self._size)
+
+    @property
+    def answering(self) -> Bands | None:
+        return None if self._bands is None or self._span.grouping is None else self._bands[1]
 
     def _stack_of(self, shown: ListedSchedule) -> Stack:
         if self._stack is None or self._stack[0] is not shown:
@@ -185,9 +164,9 @@ class CurveView(PointedPlot):
         return self._stack[1]
 
     def _name_axes(self, unit: str, axis: StepAxis) -> None:
-        color = self._theme.now.muted
+        color = self._theme.now.tokens["muted"]
         below, above = ("step", axis.cost_word)[:: -1 if axis.by_cost else 1]
-        self.setLabel("left", unit, color=color)
+        name_axis(self, self._theme, "left", unit)
         for side, words in (("bottom", below), ("top", above if axis.costs[-1] > 0 else "")):
             ticks = self.getPlotItem().getAxis(side)
             ticks.setLabel(words, color=color)  # the plot's own way would also show the axis
@@ -201,8 +180,7 @@ class CurveView(PointedPlot):
         if shown is None:
             return []
         layers = self._stack_of(shown).layers
-        found = [] if self._span.grouping is None else self.bands.entries()
-        found = found or [
+        found = self.bands.entries() or [
             Entry(KIND_WORDS[kind], mixed(theme.now, _ROLES[kind], _SHADE), edge=theme.color(_ROLES[kind]))
             for kind, layer in zip(KINDS, layers, strict=True)
             if kind != "fixed" and layer.any()
@@ -295,9 +273,8 @@ class CurveView(PointedPlot):
         height = max(2 * _WORDS, self.height() - _AXES - self._legend_height)
         least = shown.timeline.peak_bytes * max(1.2, height / (height - _WORDS))
         measured = exploration.measured_shown
-        highest_measured = max(measured.live_bytes, default=0) if measured is not None else 0
         highest = max(
-            1.12 * highest_measured,
+            1.12 * (max(measured.live_bytes, default=0) if measured is not None else 0),
             least,
             1.05 * plain.peak_bytes,
             1.12 * other.peak_bytes,
@@ -335,28 +312,15 @@ class CurveView(PointedPlot):
         self._budget.label.setText(f"budget {format_bytes(budget)}")
 
     def _on_selection(self, *_: object) -> None:
-        shown, axis, selection = self._exploration.shown, self._span.axis, self._selection
-        self.bands.select(selection.op, selection.value)
+        super()._on_selection()
+        shown, axis = self._exploration.shown, self._span.axis
         if shown is None or axis is None:
             return
-        runs = np.flatnonzero(shown.schedule.steps == selection.op) + 0.5
+        runs = np.flatnonzero(shown.schedule.steps == self._selection.op) + 0.5
         some = runs[(runs >= self._span.begin) & (runs <= self._span.end)]
         places = np.repeat(axis.place(some), 2)
         for line in self._marks:
             line.setData(places, np.tile([0.0, self._top()], len(some)))
-
-    def _go_to(self, position: QPointF) -> None:
-        self._playhead.seek(self.step_at(position))
-        band, bands = self._band_at(position), self._bands
-        op = -1 if bands is None else bands[2].op_of(band)
-        if op >= 0 and bands is not None:
-            self._selection.select(op, bands[2].value_of(band))
-
-    def _band_at(self, position: QPointF) -> int:
-        if self._span.grouping is None:
-            return NOTHING
-        place = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint()))
-        return self.bands.owner_at(place.x(), place.y())
 
     def _words_at(self, position: QPointF) -> str:
         shown, axis = self._exploration.shown, self._span.axis
@@ -368,7 +332,5 @@ class CurveView(PointedPlot):
             said += [line.tip for line in self.edge_lines.lines]
             return "\n".join(said) if above else ""
         words = step_words(shown, axis, self._stack_of(shown), self.step_at(position))
-        band = self._band_at(position)
-        if band != NOTHING and self._bands is not None:
-            return f"{self._bands[2].words(band)}\n\n{words}"
-        return words
+        bands, band = self.answering, self.owner_at(position)
+        return words if bands is None or band == NOTHING else f"{bands.words(band)}\n\n{words}"

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QImage,
-    QKeyEvent,
     QMouseEvent,
     QPaintEngine,
     QPainter,
@@ -17,6 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
+from app.models.span import StepSpan
 from app.presenters.matrix_image import (
     ONLY_A,
     RECOMPUTED,
@@ -34,7 +34,7 @@ from app.theme import Theme
 from app.views.common.painting import across, down, sized
 from app.views.common.view_models import ViewModels
 from app.views.timeline.plot_legend import Entry, legend_lines, legend_metrics, paint_legend
-from app.views.timeline.pointed_plot import around, is_own_key, press, turned
+from app.views.timeline.pointed_plot import SpanKeys, around, turned
 from app.workers.background import on
 
 _LATER = 105  # of 255: how far the stages to come fade; they must stay readable, above all in the dark theme
@@ -45,11 +45,13 @@ _PLAYHEAD = 3.0  # pixels, at least half the width of its line
 _WHAT = {"R": "computed in stage", "S": "held into stage"}
 
 
-class MatrixView(QWidget):
+class MatrixView(SpanKeys, QWidget):
     """Shows R or S (``title``): rows are stages, columns are ops. Columns are in the order of first
     computation. A click or a drag sets the playhead and the selection, the wheel zooms to cells, a drag with
     Shift selects stages, and a double click shows all. While two schedules are compared, the colours say
     which of them has a cell."""
+
+    _span: StepSpan
 
     def __init__(self, title: str, models: ViewModels) -> None:
         super().__init__()
@@ -70,16 +72,16 @@ class MatrixView(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(f"Matrix {title}: {_WHAT[title]}")
         on(
-            self.update,
+            self._update,
             self._exploration.shown_changed,
             self._comparison.pinned,
             self._span.changed,
             self._span.chosen_changed,
+            self._selection.changed,
         )
         self._playhead.moved.connect(self._on_step)
-        self._selection.changed.connect(self._on_selection)
 
-    def _on_selection(self, _: int) -> None:
+    def _update(self, *_: object) -> None:
         self.update()
 
     def _on_step(self, _: int) -> None:
@@ -347,16 +349,6 @@ class MatrixView(QWidget):
         if factor != 1:
             rows, columns = around(row, *rows, factor), around(column, *columns, factor)
         self._span.show_cells(rows, columns)
-
-    def event(self, event: QEvent) -> bool:
-        if is_own_key(event, self._span):
-            event.accept()
-            return True
-        return super().event(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if not press(event, self._span):
-            super().keyPressEvent(event)
 
 
 _ROLES = ("panel", "forward", "backward", "recomputed")

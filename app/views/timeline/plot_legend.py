@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QGuiApplication, QPainter, QPen, QRegion
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.presenters.lines_across import Box, LineKind, MemoryLine, sharing, spread
+from app.presenters.lines_across import LineKind, MemoryLine, sharing, spread
 from app.theme import CurrentTheme, Theme
 from app.views.common.painting import across, ink, sized
 
@@ -155,14 +155,12 @@ _Placed = tuple[MemoryLine, float, QRectF]  # a line, where it is, and where its
 
 class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
     """Draws lines over a plot's area, in its pixels. The words stand at the right edge, where they cover
-    neither each other nor what ``covered`` returns. What is above the area is named at its upper edge, with
+    neither each other nor other ``words``. What is above the area is named at its upper edge, with
     an arrow."""
 
-    def __init__(
-        self, plot: pg.PlotItem, theme: CurrentTheme, covered: Callable[[], Sequence[QRectF]]
-    ) -> None:
+    def __init__(self, plot: pg.PlotItem, theme: CurrentTheme, words: Sequence[pg.GraphicsObject]) -> None:
         super().__init__()
-        self._box, self._theme, self._covered = plot.vb, theme, covered
+        self._box, self._theme, self._words = plot.vb, theme, words
         self._unit = 1
         self.lines: tuple[MemoryLine, ...] = ()
         self.setParentItem(self._box)
@@ -181,6 +179,9 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
     def boundingRect(self) -> QRectF:
         return QRectF(self._box.rect())
 
+    def _covered(self) -> list[QRectF]:
+        return [self._box.mapRectFromItem(one, one.boundingRect()) for one in self._words if one.isVisible()]
+
     def height_of(self, line: MemoryLine) -> float:
         return float(self._box.mapFromView(QPointF(0.0, line.bytes / self._unit)).y())
 
@@ -197,7 +198,7 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             right = area.right() - _EDGE
             top = area.top() + 1 if above else y - height - 1
             seen.append((line, y, (right - width, top, right, top + height)))
-        taken = [_sides(rect) for rect in self._covered()]
+        taken = [(one.left(), one.top(), one.right(), one.bottom()) for one in self._covered()]
         tops = spread([box for _, _, box in seen], taken, area.top(), area.bottom())
         return [
             (line, y, QRectF(box[0], top, box[2] - box[0], box[3] - box[1]))
@@ -241,10 +242,6 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
     def _said(self, line: MemoryLine, above: bool) -> str:
         words = line.words if self._box.width() > _EDGE_ROOMY else line.brief
         return f"↑ {words}" if above else words
-
-
-def _sides(rect: QRectF) -> Box:
-    return rect.left(), rect.top(), rect.right(), rect.bottom()
 
 
 def _font() -> QFont:

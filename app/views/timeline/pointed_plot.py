@@ -19,28 +19,70 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.models.span import Scale, StepSpan
-from app.presenters.axes import Tick
-from app.views.common.plot_style import ScreenPens, color_plot, without_title
+from app.presenters.axes import StepAxis, Tick
+from app.presenters.bands import Bands, PlacedBlocks, Stacked
+from app.views.common.plot_style import ScreenPens, color_plot, fix_plot, without_title
 from app.views.common.view_models import ViewModels
+from app.views.common.widgets import WidgetMixin
+from app.views.timeline.bands_item import BandsItem
+from app.views.timeline.plot_legend import CurveLegend, Entry
+from app.workers.background import later
 
 _LEFT = 50  # pixels: the vertical axis
 
 
-class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
+class SpanKeys(WidgetMixin):
+    """Reads the keys of a view over the step while it has the focus, and those of a ``_scale`` of bytes."""
+
+    _span: StepSpan | None = None
+    _scale: Scale | None = None
+
+    def event(self, event: QEvent) -> bool:
+        if self._span is not None and is_own_key(event, self._span):
+            event.accept()
+            return True
+        return bool(super().event(event))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        span, scale, key, modifiers = self._span, self._scale, Qt.Key(event.key()), event.modifiers()
+        closer = {Qt.Key.Key_W: CLOSER, Qt.Key.Key_S: 1 / CLOSER}.get(key)
+        aside = {Qt.Key.Key_A: -_MOVE, Qt.Key.Key_D: _MOVE}.get(key)
+        higher = {Qt.Key.Key_Up: _MOVE, Qt.Key.Key_Down: -_MOVE}.get(key)
+        plain = modifiers == _NONE
+        assert span is not None
+        if plain and closer:
+            span.zoom(closer)
+        elif plain and aside:
+            span.move(aside)
+        elif plain and key == Qt.Key.Key_Home:
+            span.show_whole()
+        elif plain and key == Qt.Key.Key_Escape:
+            span.choose(None)
+        elif scale is not None and closer and modifiers == _SHIFT:
+            span.zoom_heights(scale, closer)
+        elif scale is not None and higher and modifiers & ~Qt.KeyboardModifier.KeypadModifier == _NONE:
+            span.move_heights(scale, higher)
+        else:
+            super().keyPressEvent(event)
+
+
+class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
     """A plot whose horizontal axis is the step, or a part of it. The axis below counts steps or costs, the
     one above the other of the two. A drag selects steps, the wheel and W A S D show fewer or other steps, and
-    a double click shows all. With Ctrl the wheel shows fewer bytes of ``scale``, as do keys. The playhead and
-    the selected steps are drawn by items that a subclass adds, in its own order."""
+    a double click shows all. With Ctrl the wheel shows fewer bytes of ``scale``, as do keys. The playhead,
+    the selected steps and the bands are drawn by items that a subclass adds, in its own order."""
 
     # The base class sends events before ``__init__`` is done.
     _ready = False
+    _span: StepSpan
+    _scale: Scale
 
-    def __init__(self, models: ViewModels, scale: Scale) -> None:
+    def __init__(self, models: ViewModels, scale: Scale, *, blocks: bool = False, note: str = "") -> None:
         ticks = {
             "bottom": TickAxis("bottom", lambda *ends: self._ticks_of(*ends, below=True)),
             "top": TickAxis("top", lambda *ends: self._ticks_of(*ends, below=False)),
         }
-        super().__init__(axisItems=ticks, enableMenu=False)
+        super().__init__(axisItems=ticks, enableMenu=False)  # type: ignore[call-arg]
         self._exploration, self._selection, self._scale = models.exploration, models.selection, scale
         self._span, self._playhead, self._theme = models.span, models.playhead, models.theme
         self._pressed_at, self._dragging = QPointF(), False
@@ -52,15 +94,22 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         self._case, self._line = pg.InfiniteLine(angle=90), pg.InfiniteLine(angle=90)
         self._pens = ScreenPens(self)
         self.setMouseTracking(True)
-        self.hideButtons()
-        self._style()
+        fix_plot(self, _LEFT)  # as wide as others, so that steps are below each other
+        self.getPlotItem().showAxis("top")
+        without_title(self.getPlotItem())
+        self.bands = BandsItem(self._theme, blocks=blocks)
+        self.legend = CurveLegend(self._theme, self.legend_entries, note)
+        self.legend.stand_above(self.getPlotItem())
+        self._later = later(self, 0, self._draw)  # once, however often the wheel turns
         self._theme.changed.connect(self._color)
+        self._span.changed.connect(self._later.start)
         self._span.chosen_changed.connect(self._on_chosen)
         self._playhead.moved.connect(self._on_step)
+        self._selection.changed.connect(self._on_selection)
         self._ready = True
 
     def _color(self) -> None:
-        theme, solid = self._theme, Qt.PenStyle.SolidLine
+        theme = self._theme
         color_plot(self, theme)
         self._show_focus(self.hasFocus())
         self._chosen.setBrush(theme.color("accent", 38))
@@ -70,7 +119,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             (self._line, "playhead", 3.0),
             *((line, "accent", 1.0) for line in self._chosen.lines),
         ):
-            self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=solid))
+            self._pens.set(drawn, pg.mkPen(theme.color(role), width=width))
 
     def share_axis(self, shared: bool) -> None:
         item = self.getPlotItem()
@@ -86,6 +135,9 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         place = self._place_of(step)
         self._case.setPos(place)
         self._line.setPos(place)
+
+    def _on_selection(self, *_: object) -> None:
+        self.bands.select(self._selection.op, self._selection.value)
 
     def _on_chosen(self) -> None:
         chosen, axis = self._span.chosen, self._span.axis
@@ -115,20 +167,25 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         area = self.mapFromScene(box.sceneBoundingRect()).boundingRect()
         return QLineF(x, area.top(), x, area.bottom())
 
-    def _style(self) -> None:
-        item = self.getPlotItem()
-        item.setMouseEnabled(x=False, y=False)
-        item.showAxis("top")
-        item.getAxis("left").setStyle(tickLength=-4)
-        item.getAxis("left").setWidth(_LEFT)  # so that steps are below each other
-        item.showGrid(y=True, alpha=0.12)
-        without_title(item)
+    def _draw(self) -> None:
+        raise NotImplementedError
 
-    def _go_to(self, position: QPointF) -> None:
+    def legend_entries(self) -> list[Entry]:
+        raise NotImplementedError
+
+    @property
+    def answering(self) -> Bands | PlacedBlocks | None:
+        """The bands that are drawn, if they are those of the schedule on screen."""
         raise NotImplementedError
 
     def _words_at(self, position: QPointF) -> str:
         raise NotImplementedError
+
+    def _draw_bands(self, bands: Stacked, axis: StepAxis, highest: float, unit: int) -> None:
+        area, ratio = self.getPlotItem().vb.rect(), self.devicePixelRatioF()
+        size = round(ratio * area.width()), round(ratio * area.height())
+        low, high = (highest * share for share in self._span.heights[self._scale])
+        self.bands.draw(bands, axis, (self._span.begin, self._span.end), (low, high), size, unit)
 
     def _ticks_of(self, low: float, high: float, most: int, *, below: bool) -> list[tuple[float, str]]:
         axis = self._span.axis
@@ -147,11 +204,22 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
     def step_at(self, position: QPointF) -> int:
         """Return the step at a place in the view; -1 without a schedule."""
         axis = self._span.axis
-        return -1 if axis is None else axis.step_at(self._axis_place(position))
+        return -1 if axis is None else axis.step_at(self._plot_place(position).x())
 
-    def _axis_place(self, position: QPointF) -> float:
-        scene = self.mapToScene(position.toPoint())
-        return float(self.getPlotItem().vb.mapSceneToView(scene).x())
+    def _plot_place(self, position: QPointF) -> QPointF:
+        place: QPointF = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint()))
+        return place
+
+    def owner_at(self, position: QPointF) -> int:
+        """Return which band is at a place in the view; NOTHING for none."""
+        place = self._plot_place(position)
+        return self.bands.owner_at(place.x(), place.y())
+
+    def _go_to(self, position: QPointF) -> None:
+        self._playhead.seek(self.step_at(position))
+        bands, owner = self.answering, self.owner_at(position)
+        if bands is not None and bands.op_of(owner) >= 0:
+            self._selection.select(bands.op_of(owner), bands.value_of(owner))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._pressed_at, self._dragging = event.position(), False
@@ -199,26 +267,15 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         event.accept()
         if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             low, high = self._span.heights[self._scale]
-            scene = self.mapToScene(event.position().toPoint())
-            at = self.getPlotItem().vb.mapSceneToView(scene).y() / self._highest
+            at = self._plot_place(event.position()).y() / self._highest
             self._span.show_heights(self._scale, *around(min(max(at, low), high), low, high, factor))
             return
         if sideways:
             self._span.move(sideways)
         if factor != 1:
             low, high = axis.place((self._span.begin, self._span.end))
-            ends = around(min(max(self._axis_place(event.position()), low), high), low, high, factor)
+            ends = around(min(max(self._plot_place(event.position()).x(), low), high), low, high, factor)
             self._span.show(*(axis.position(end) for end in ends))
-
-    def event(self, event: QEvent) -> bool:
-        if self._ready and is_own_key(event, self._span):
-            event.accept()
-            return True
-        return bool(super().event(event))
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if not press(event, self._span) and not press_for_bytes(event, self._span, self._scale):
-            super().keyPressEvent(event)
 
 
 _HEIGHT = 20
@@ -293,34 +350,6 @@ def is_own_key(event: QEvent, span: StepSpan) -> bool:
     if event.modifiers() != _NONE:
         return False
     return event.key() in _OWN or (event.key() == Qt.Key.Key_Escape and span.chosen is not None)
-
-
-def press(event: QKeyEvent, span: StepSpan) -> bool:
-    if event.modifiers() != _NONE:
-        return False
-    key = event.key()
-    if key in (Qt.Key.Key_W, Qt.Key.Key_S):
-        span.zoom(CLOSER if key == Qt.Key.Key_W else 1 / CLOSER)
-    elif key in (Qt.Key.Key_A, Qt.Key.Key_D):
-        span.move(_MOVE if key == Qt.Key.Key_D else -_MOVE)
-    elif key == Qt.Key.Key_Home:
-        span.show_whole()
-    elif key == Qt.Key.Key_Escape:
-        span.choose(None)
-    else:
-        return False
-    return True
-
-
-def press_for_bytes(event: QKeyEvent, span: StepSpan, scale: Scale) -> bool:
-    key, modifiers = event.key(), event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
-    if modifiers == _SHIFT and key in (Qt.Key.Key_W, Qt.Key.Key_S):
-        span.zoom_heights(scale, CLOSER if key == Qt.Key.Key_W else 1 / CLOSER)
-    elif modifiers == _NONE and key in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-        span.move_heights(scale, _MOVE if key == Qt.Key.Key_Up else -_MOVE)
-    else:
-        return False
-    return True
 
 
 def turned(event: QWheelEvent) -> tuple[float, float]:

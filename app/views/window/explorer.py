@@ -95,9 +95,9 @@ class Explorer(QWidget):
         views: list[QWidget] = [self.budget, self.curve, self.allocator, self.solving, *self.matrices]
         views += [self.graph_view, self.inspector, self.schedules, self.layers]
         self.turns = PaintTurns(views, self)
-        self.saver = ViewSaver(theme, self.turns.finish, self)
+        self.saver = ViewSaver(session, theme, self.turns, self)
         self.figures = Figures(self.models, self.graph_view)
-        self.film = FilmProgress(exploration, theme, self)
+        self.film = FilmProgress(session, theme, self)
         add_copy_save_menus(self.saver, self, exploration)
         self.setLayout(in_row(self.area, edges=(8, 8, 8, 8)))
         for button in self.findChildren(QAbstractButton):
@@ -109,9 +109,6 @@ class Explorer(QWidget):
     def _connect(self) -> None:
         session, exploration = self._session, self._session.exploration
         self.layers.zoom_wanted.connect(self.graph_view.zoom_to)
-        for one in (self.saver, self.film):
-            one.noticed.connect(session.noticed)
-            one.failed.connect(session.failed)
         self.saver.figure_wanted.connect(self.open_figure)
         self.budget.solve_wanted.connect(self._what_ifs.ask)
         self.solving.stop.clicked.connect(lambda: session.stop_solve())
@@ -236,9 +233,9 @@ class Explorer(QWidget):
         try:
             self.figures.save(wanted)
         except CheckmateError as error:
-            self.saver.failed.emit(str(error), error.hint)
+            self._session.failed.emit(str(error), error.hint)
             return
-        self.saver.noticed.emit(f"Saved {wanted.path}.")
+        self._session.noticed.emit(f"Saved {wanted.path}.")
 
     def go_to(self, op: int) -> None:
         self.graph_view.zoom_to(op)

@@ -56,7 +56,7 @@ class NoticeBar(QWidget):
 
     def _write(self) -> None:
         # Escaped: they name files and code.
-        color, hint = self._theme.now.text, html.escape(self._hint)
+        color, hint = self._theme.color("text").name(), html.escape(self._hint)
         after = f'&nbsp; <span style="font-weight:400; color:{color}">{hint}</span>' if hint else ""
         self._words.setText(strong(self._sentence) + after)
 
