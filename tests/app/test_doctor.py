@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -80,12 +81,12 @@ def test_closing_the_dialog_ends_its_processes(
 @pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_it_does_not_run_during_a_measurement(qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
-    busy = [True]
-    dialog = DoctorDialog(CurrentTheme(ThemeChoice.LIGHT), lambda: busy[0])
+    session = SimpleNamespace(device_busy=True)
+    dialog = DoctorDialog(CurrentTheme(ThemeChoice.LIGHT), session)
     qtbot.addWidget(dialog)
     dialog.show()
     assert "A model is being measured" in said(dialog) and not children()
-    busy[0] = False
+    session.device_busy = False
     button(dialog, "Look again").click()
     qtbot.waitUntil(lambda: dialog.found is not None, timeout=120000)
     dialog.stop()

@@ -87,7 +87,7 @@ def test_a_figure_is_light_and_leaves_the_window_as_it_is(explored) -> None:
     explored.theme.choose(ThemeChoice.DARK)
     before = [(view.widget.size(), view.name) for view in explored.explorer.saver.views]
     svg = explored.explorer.figures.svg(Shows.FRONTIER, COLUMN).decode()
-    assert LIGHT.accent in svg and DARK.accent not in svg
+    assert LIGHT.tokens["accent"] in svg and DARK.tokens["accent"] not in svg
     assert explored.theme.now is DARK
     assert [(view.widget.size(), view.name) for view in explored.explorer.saver.views] == before
 

@@ -115,23 +115,23 @@ def check_marked(window, qtbot, op: int) -> None:
     ring = QPointF(rect.center().x(), rect.top() - 5) * view._scale + view._offset
     found = pixels(view)
     around = found[max(0, round(ring.y()) - 2) : round(ring.y()) + 3, round(ring.x())]
-    assert in_color(around, theme.accent).any(), "the graph does not mark it"
+    assert in_color(around, theme.tokens["accent"]).any(), "the graph does not mark it"
     listed = explorer.layers._list
     index = explorer.layers.place_of(graph.ops[op].group)
     assert listed.currentIndex() == index, "another layer is marked"
     place = listed.visualRect(index)
     assert listed.viewport().rect().contains(place), "the layer is out of sight"
     row = pixels(listed.viewport())[place.top() : place.bottom(), :6]
-    assert in_color(row, theme.accent).any()
+    assert in_color(row, theme.tokens["accent"]).any()
     column = int(np.flatnonzero(shown.matrices.order == op)[0])
     for matrix in explorer.matrices:
         x = round(matrix._place(0, column + 0.5).x())
-        assert in_color(pixels(matrix)[:, x - 2 : x + 3], theme.accent).any(axis=1).sum() > 30
+        assert in_color(pixels(matrix)[:, x - 2 : x + 3], theme.tokens["accent"]).any(axis=1).sum() > 30
     curve = explorer.curve
     for step in np.flatnonzero(shown.schedule.steps == op).tolist():
         if step != window.playhead.step:  # whose own line lies above
             x = round(curve.cursor_line(step).x1())
-            assert in_color(pixels(curve)[:, x - 2 : x + 3], theme.accent).any(axis=1).sum() > 30
+            assert in_color(pixels(curve)[:, x - 2 : x + 3], theme.tokens["accent"]).any(axis=1).sum() > 30
     assert explorer.inspector.back.isVisible() and graph.ops[op].name in explorer.inspector._name.text()
 
 
@@ -159,9 +159,9 @@ def test_what_is_selected_in_a_view_is_marked_in_all(opened, qtbot, way: str, th
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
 def test_the_marks_stand_out(theme) -> None:
     assert (
-        contrast(theme.accent, theme.panel) >= 3
+        contrast(theme.tokens["accent"], theme.tokens["panel"]) >= 3
     )  # graph, matrices and curve: cased with the panel's colour
-    assert contrast(theme.accent, theme.selected) >= 3  # lists
+    assert contrast(theme.tokens["accent"], theme.tokens["selected"]) >= 3  # lists
 
 
 def test_escape_selects_nothing_and_then_stops_the_solve(opened, qtbot) -> None:
@@ -176,7 +176,7 @@ def test_escape_selects_nothing_and_then_stops_the_solve(opened, qtbot) -> None:
     assert not opened.explorer.inspector.back.isVisible()
     opened.explorer.budget.setFocus()  # the frame of what has the keys is of the same colour
     for view in (opened.explorer.graph_view, *opened.explorer.matrices):
-        assert not in_color(pixels(view), LIGHT.accent).any()
+        assert not in_color(pixels(view), LIGHT.tokens["accent"]).any()
     with qtbot.waitSignal(opened.session.settled, timeout=60000):
         exploration = opened.session.exploration
         exploration.set_budget(int(0.55 * exploration.plain.peak_bytes))

@@ -54,7 +54,7 @@ def test_the_pictures_have_both_curves_and_the_budget_in_each_theme(window) -> N
             seen = {
                 image.pixelColor(x, y).name() for x in range(image.width()) for y in range(image.height())
             }
-            assert {theme.held, theme.freed, theme.accent} <= seen
+            assert {theme.tokens["held"], theme.tokens["freed"], theme.tokens["accent"]} <= seen
 
 
 def test_an_outline_keeps_the_peak_however_narrow() -> None:

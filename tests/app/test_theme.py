@@ -142,7 +142,7 @@ def test_the_system_decides_unless_a_theme_is_chosen(window, qtbot) -> None:
     assert window.theme.now is DARK
     changed.emit(Qt.ColorScheme.Light)
     assert window.theme.now is LIGHT
-    assert QApplication.palette().window().color().name() == LIGHT.window
+    assert QApplication.palette().window().color().name() == LIGHT.tokens["window"]
 
 
 @pytest.mark.qt_log_ignore("This plugin does not support")  # a dialog, without a screen

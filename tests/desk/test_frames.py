@@ -79,7 +79,7 @@ def test_no_panel_is_empty_and_none_is_left_behind_in_another_theme(desk) -> Non
 
 def share_of(theme: Theme, frame: Pixels) -> float:
     """Return the share of a frame that has the colour of the theme's panels."""
-    color = np.uint32(int(theme.panel.removeprefix("#"), 16))
+    color = np.uint32(int(theme.tokens["panel"].removeprefix("#"), 16))
     return float(((frame & np.uint32(0xFFFFFF)) == color).mean())
 
 

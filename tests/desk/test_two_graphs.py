@@ -52,7 +52,7 @@ def test_lines_and_a_card_are_chosen_by_the_keyboard(desk) -> None:
     place, theme = desk.panel("curve"), theme_of(desk)
     desk.hand.key("ctrl+2")
     press(desk, "Escape", "ctrl+1")
-    assert desk.state["lines"] == [] and drawn(desk, place, theme.problem) == 0
+    assert desk.state["lines"] == [] and drawn(desk, place, theme.tokens["problem"]) == 0
     press(desk, "l", "r")
     desk.until(lambda: len(desk.state["lines"]) == 1, "the requested peak is drawn")
     press(desk, "l", "a")
@@ -60,12 +60,12 @@ def test_lines_and_a_card_are_chosen_by_the_keyboard(desk) -> None:
     assert [words.split()[0] for words in desk.state["lines"]] == ["requested", "allocated"]
     desk.still()
     # Its words, and what is seen of the line: 4 MiB above the budget's, it is nearly covered by that.
-    assert drawn(desk, place, theme.held) > 20
+    assert drawn(desk, place, theme.tokens["held"]) > 20
     press(desk, "l", "Up", "Return")  # the last entry: the largest card
     desk.until(lambda: len(desk.state["lines"]) == 3, "the card is named")
     assert desk.state["lines"][-1].startswith("141 GiB card: 138 GiB")
     desk.still()
-    assert drawn(desk, place, theme.problem) > 10  # its words alone: it is far above the curve
+    assert drawn(desk, place, theme.tokens["problem"]) > 10  # its words alone: it is far above the curve
 
 
 def test_two_graphs_are_compared_by_the_keyboard(desk, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_two_graphs_are_compared_by_the_keyboard(desk, tmp_path: Path) -> None:
     desk.still()
     theme, places = theme_of(desk), desk.state["compared"]["places"]
     for name in ("memory", "frontier"):
-        for color in (theme.forward, theme.backward):
+        for color in (theme.tokens["forward"], theme.tokens["backward"]):
             assert drawn(desk, tuple(places[name]), color) > 10, f"{name} in {color}"
     press(desk, "Escape")
     desk.until(lambda: not desk.state["compared"], "the comparison is closed")

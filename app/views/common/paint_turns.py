@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, Qt, QTimer
 from PySide6.QtGui import QImage, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QWidget
 
@@ -61,19 +61,17 @@ class PaintTurns(QObject):
             self._rests = False
             return
         if self._undrawn:
-            self._draw(self._undrawn.pop(0))
+            cover = self._undrawn.pop(0)
+            cover.keep_drawing()
+            self._waiting.append(cover)
+            if not self._undrawn and self._page is not None:
+                self._page.clear()
             return
         self._turn = self._waiting.pop(0) if self._waiting else None
         if self._turn is not None:
             self._turn.clear()  # which asks for the view's painting before the next turn
         else:
             self._timer.stop()
-
-    def _draw(self, cover: _Cover) -> None:
-        cover.keep_drawing()
-        self._waiting.append(cover)
-        if not self._undrawn and self._page is not None:
-            self._page.clear()
 
 
 class _Cover(QWidget):
@@ -91,7 +89,7 @@ class _Cover(QWidget):
 
     def keep_screen(self) -> bool:
         """Cover the view with its picture on screen; return whether it has one."""
-        part = _visible_part(self._view)
+        part = visible_part(self._view)
         picture = None if part.isEmpty() else _on_screen(self._view, part)
         if picture is not None:
             self._show(picture, part)
@@ -122,7 +120,8 @@ class _Cover(QWidget):
         painter.end()
 
 
-def _visible_part(view: QWidget) -> QRect:
+def visible_part(view: QWidget) -> QRect:
+    """Return what is seen of a view in its window, in the view's own pixels."""
     if not view.isVisible():
         return QRect()
     part, corner, inner = view.rect(), QPoint(0, 0), view
@@ -144,14 +143,7 @@ def _on_screen(view: QWidget, part: QRect) -> QImage | None:
     picture = None
     if isinstance(pixels, QImage):
         ratio = pixels.devicePixelRatio()
-        corner = view.mapTo(window, part.topLeft())
-        picture = pixels.copy(
-            QRect(
-                round(corner.x() * ratio),
-                round(corner.y() * ratio),
-                round(part.width() * ratio),
-                round(part.height() * ratio),
-            )
-        )
+        place = QRectF(view.mapTo(window, part.topLeft()), part.size())
+        picture = pixels.copy(QRectF(place.topLeft() * ratio, place.size() * ratio).toRect())
     store.endPaint()
     return picture

@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QBuffer, QIODevice, QObject, QPoint, QRect, QSize, Signal
 from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from app.models.session import Session
 from app.presenters.paper import Shows
@@ -55,9 +55,14 @@ class ViewSaver(QObject):
 
     def add_menu(self, panel: Panel, *views: SavableView, more: Sequence[MenuEntry] = ()) -> None:
         """Add a button with a menu for some views. ``more``: further entries, as (words, what they do)."""
+
+        def offer() -> None:
+            self._menu = self.menu_of(*views, more=more)  # kept while it is open
+            open_below(self._menu, opener)
+
         self._views += views
         tip = "Copy or save the picture or the data"
-        opener = push_button("⋯", lambda: self._offer(opener, views, more), "small", tip=tip)
+        opener = push_button("⋯", offer, "small", tip=tip)
         opener.setAccessibleName(f"{panel.accessibleName()}: {tip[0].lower()}{tip[1:]}")
         panel.head.addWidget(opener)
 
@@ -75,15 +80,6 @@ class ViewSaver(QObject):
         for text, run in more:
             menu.addAction(text, run)
         return menu
-
-    def _offer(
-        self,
-        opener: QPushButton,
-        views: Sequence[SavableView],
-        more: Sequence[MenuEntry],
-    ) -> None:
-        self._menu = self.menu_of(*views, more=more)  # kept while it is open
-        open_below(self._menu, opener)
 
     def copy_picture(self, view: SavableView) -> None:
         self._turns.finish()
@@ -132,19 +128,19 @@ def _there(views: Sequence[SavableView]) -> list[SavableView]:
     return [view for view in views if not view.widget.isHidden()]
 
 
-def picture(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> QPixmap:
-    """Return the widget as it looks, ``scale`` times as sharp. The background has the panel's colour."""
-    pixmap = QPixmap(widget.size() * scale)
-    pixmap.setDevicePixelRatio(scale)
+def picture(widget: QWidget, theme: Theme) -> QPixmap:
+    """Return the widget as it looks on the panel's colour, sharper than the screen."""
+    pixmap = QPixmap(widget.size() * PICTURE_SCALE)
+    pixmap.setDevicePixelRatio(PICTURE_SCALE)
     pixmap.fill(theme.color("panel"))
     QWidget.render(widget, pixmap)  # a plot's own render draws its scene alone
     return pixmap
 
 
-def png_bytes(widget: QWidget, theme: Theme, scale: float = PICTURE_SCALE) -> bytes:
+def png_bytes(widget: QWidget, theme: Theme) -> bytes:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    picture(widget, theme, scale).save(buffer, "PNG")
+    picture(widget, theme).save(buffer, "PNG")
     return bytes(buffer.data().data())
 
 
@@ -158,8 +154,8 @@ def svg_generator(size: QSize, title: str) -> tuple[QSvgGenerator, QBuffer]:
     return generator, buffer
 
 
-def svg_bytes(widget: QWidget, theme: Theme, title: str = "") -> bytes:
-    generator, buffer = svg_generator(widget.size(), title or widget.accessibleName())
+def svg_bytes(widget: QWidget, theme: Theme) -> bytes:
+    generator, buffer = svg_generator(widget.size(), widget.accessibleName())
     painter = QPainter(generator)
     try:
         painter.fillRect(widget.rect(), theme.color("panel"))

@@ -107,6 +107,19 @@ def scrolling(content: QWidget, name: str) -> QScrollArea:
     return area
 
 
+class Dialog(QDialog):
+    """A dialog; if it is opened but ``once``, it is deleted when it is closed. ``size`` is in pixels."""
+
+    def __init__(
+        self, parent: QWidget | None, title: str, size: tuple[int, int] | None = None, *, once: bool = False
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(title)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose, once)
+        if size is not None:
+            self.resize(*size)
+
+
 def closing(dialog: QDialog, *actions: QPushButton) -> QDialogButtonBox:
     buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
     for one in actions:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QDialog, QHBoxLayout, QProgressBar, QSpinBox, QSplitter, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QProgressBar, QSpinBox, QSplitter, QWidget
 
 from app.models.finders import BatchFinder
 from app.models.session import Session
@@ -20,7 +20,7 @@ from app.presenters.sizes import (
 )
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
-from app.views.common.widgets import called, closing, in_column, in_row, label, push_button
+from app.views.common.widgets import Dialog, called, closing, in_column, in_row, label, push_button
 from app.views.dialogs.charts import BatchChart
 from app.workers.background import every
 from checkmate.catalog.cards import common_cards
@@ -37,7 +37,7 @@ _HEAD = (
 _NO_BATCH = "{name} does not say its batch size, so it cannot be scaled. Profile the model again."
 
 
-class BatchDialog(QDialog):
+class BatchDialog(Dialog):
     """Shows a row for each search for the largest batch. The row says the batch within a budget and a cost,
     and how sure that is. Signals: ``open_wanted(answer)``: explore the scaled graph;
     ``profile_wanted(answer)``: profile the model at that batch."""
@@ -46,8 +46,7 @@ class BatchDialog(QDialog):
     profile_wanted = Signal(object)
 
     def __init__(self, session: Session, theme: CurrentTheme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Largest batch")
+        super().__init__(parent, "Largest batch")
         self._session, self._began = session, 0.0
         self.search = BatchFinder(session.solving.workers, self)
         self.head, self.words = label("", wrap=True), label("", wrap=True)

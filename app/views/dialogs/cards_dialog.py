@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.models.exploration import Exploration
 from app.presenters.range_rows import Cell
 from app.views.common.cell_model import CellModel, cell_table
-from app.views.common.widgets import closing, in_column, label, push_button
+from app.views.common.widgets import Dialog, closing, in_column, label, push_button
 from app.workers.background import later, on
 from checkmate.catalog.cards import common_cards
 from checkmate.frontiers.cards import CardFit, CardRow, card_rows, cells, notes
@@ -19,16 +19,14 @@ _COLUMNS = ("Memory", "For the step", "The step", "Peak", "Cards")
 _WORDS = (2, 4)  # columns of words; the others are figures
 
 
-class CardsDialog(QDialog):
+class CardsDialog(Dialog):
     """A row for each size of card; it follows what is found. Signals: ``budget_wanted(bytes)``: the budget
     that a card leaves for the step."""
 
     budget_wanted = Signal(object)
 
     def __init__(self, exploration: Exploration, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Which card do I need?")
-        self.resize(*_SIZE)
+        super().__init__(parent, "Which card do I need?", _SIZE)
         self._exploration, self._cards = exploration, common_cards()
         self.rows: tuple[CardRow, ...] = ()
         self._model = CellModel(_COLUMNS, _WORDS)

@@ -28,8 +28,8 @@ class Pair:
     """What the plot shows. ``words(x)`` says what is at a place on the horizontal axis; ``marked``: each
     point has a mark."""
 
-    lines: tuple[Line, Line]
-    names: tuple[str, str]
+    lines: Sequence[Line]
+    names: Sequence[str]
     across: str
     up: str
     words: Callable[[float], str]

@@ -39,7 +39,7 @@ from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, cell_table, sorted_table
 from app.views.common.widgets import NO_EDGES, closing, in_column, in_row, label, push_button
-from app.views.dialogs.charts import Line, Pair, PairPlot
+from app.views.dialogs.charts import Pair, PairPlot
 from app.views.panels.schedules_panel import FillRow
 from app.workers.background import Background, later, on
 from checkmate.units import byte_unit, format_bytes, plural
@@ -171,8 +171,8 @@ class GraphCompareDialog(QDialog):
         lines = curve_of(a.shown, by_share=share), curve_of(b.shown, by_share=share)
         self.memory.show_pair(
             Pair(
-                _scaled((outline_of(lines[0]), outline_of(lines[1])), up=size),
-                (self._peak_words(a), self._peak_words(b)),
+                [(x, y / size) for x, y in map(outline_of, lines)],
+                [self._peak_words(side) for side in (a, b)],
                 "step, %" if share else "step",
                 f"{unit}, predicted",
                 lambda x: memory_words(lines, x, share=share),
@@ -185,11 +185,10 @@ class GraphCompareDialog(QDialog):
 
     def _draw_frontier(self, a: Side, b: Side) -> None:
         unit, size = byte_unit(max(a.plain.peak_bytes, b.plain.peak_bytes))
-        lines, names = (stairs_of(a), stairs_of(b)), [plural(len(side.known), "schedule") for side in (a, b)]
         self.frontier.show_pair(
             Pair(
-                _scaled(lines, across=size),
-                (names[0], names[1]),
+                [(x / size, y) for x, y in map(stairs_of, (a, b))],
+                [plural(len(side.known), "schedule") for side in (a, b)],
                 f"peak, {unit}",
                 "extra cost, %",
                 lambda x: frontier_words((a, b), x * size),
@@ -219,8 +218,3 @@ def _name(exploration: Exploration) -> str:
     if graph is None:
         return ""
     return f"{graph.name}, batch {graph.batch_size}" if graph.batch_size else graph.name
-
-
-def _scaled(lines: tuple[Line, Line], *, across: float = 1.0, up: float = 1.0) -> tuple[Line, Line]:
-    (x, y), (other_x, other_y) = lines
-    return (x / across, y / up), (other_x / across, other_y / up)

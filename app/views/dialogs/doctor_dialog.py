@@ -3,14 +3,14 @@ from __future__ import annotations
 import html
 import threading
 import time
-from collections.abc import Callable
 
 from PySide6.QtCore import QCoreApplication, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QProgressBar, QScrollArea, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QScrollArea, QWidget
 
+from app.models.session import Session
 from app.theme import CurrentTheme, Theme
-from app.views.common.widgets import called, in_column, in_row, label, push_button
+from app.views.common.widgets import Dialog, called, in_column, in_row, label, push_button
 from app.workers.background import Background
 from checkmate.doctor.diagnosis import Diagnosis, Line, PartState
 from checkmate.doctor.lines import diagnose
@@ -23,18 +23,15 @@ _PATIENCE_S = 2.0
 _HINT = "checkmate doctor --prove tries it on four small networks, and writes a report to attach to an issue."
 
 
-class DoctorDialog(QDialog):
+class DoctorDialog(Dialog):
     """Checks the machine as soon as it is open. The window can be used meanwhile. Closing it ends the
-    processes that check. ``busy`` returns whether a model is being measured: only one process at a time may
-    use a GPU, and a measurement needs the machine alone."""
+    processes that check. It does not check while a model is measured: only one process at a time may use a
+    GPU, and a measurement needs the machine alone."""
 
-    def __init__(self, theme: CurrentTheme, busy: Callable[[], bool], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("What this machine can do")
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.resize(*_SIZE)
-        self._theme, self._busy = theme, busy
-        self._found: Diagnosis | None = None
+    def __init__(self, theme: CurrentTheme, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent, "What this machine can do", _SIZE, once=True)
+        self._theme, self._session = theme, session
+        self.found: Diagnosis | None = None  # also while the check runs
         self._stopped = threading.Event()
         self._background = Background(self)
         self._background.done.connect(lambda _: self._on_done())
@@ -55,19 +52,15 @@ class DoctorDialog(QDialog):
         theme.changed.connect(self._show_found)
         self.look()
 
-    @property
-    def found(self) -> Diagnosis | None:
-        return self._found
-
     def look(self) -> None:
-        if self._busy():
+        if self._session.device_busy:
             self._bar.hide()
             self._verdict.setText(
                 "A model is being measured, and this check would disturb it. Look again when it is done."
             )
             return
         self._stopped.clear()
-        self._found = None
+        self.found = None
         self._verdict.setText("Looking. TensorFlow takes a few seconds to answer.")
         self._bar.show()
         self._copy.setEnabled(False)
@@ -82,21 +75,21 @@ class DoctorDialog(QDialog):
     def _work(self) -> None:
         started = time.monotonic()
         facts = look_around(report=silent, cancelled=self._stopped.is_set)
-        self._found = diagnose(facts, time.monotonic() - started)
+        self.found = diagnose(facts, time.monotonic() - started)
 
     def _on_done(self, problem: str = "") -> None:
         self._bar.hide()
         self._again.setEnabled(True)
-        if self._found is None:
+        if self.found is None:
             self._verdict.setText(problem)
             return
-        self._verdict.setText(self._found.verdict)
+        self._verdict.setText(self.found.verdict)
         self._copy.setEnabled(True)
         self._show_found()
 
     def _show_found(self) -> None:
-        if self._found is not None:
-            self._area.setWidget(self._table(self._found.lines))
+        if self.found is not None:
+            self._area.setWidget(self._table(self.found.lines))
 
     def _table(self, lines: tuple[Line, ...]) -> QWidget:
         table = QWidget()
@@ -114,8 +107,8 @@ class DoctorDialog(QDialog):
         return table
 
     def _on_copy(self) -> None:
-        if self._found is not None:
-            QGuiApplication.clipboard().setText(self._found.text())
+        if self.found is not None:
+            QGuiApplication.clipboard().setText(self.found.text())
 
 
 def _text(line: Line, theme: Theme) -> QLabel:

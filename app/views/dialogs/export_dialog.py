@@ -4,29 +4,35 @@ import html
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDialog, QFileDialog, QFormLayout, QLineEdit, QProgressBar, QWidget
+from PySide6.QtWidgets import QFileDialog, QFormLayout, QLineEdit, QProgressBar, QWidget
 
 from app.models.session import Session
 from app.presenters.export_result import first_budget, result_text
 from app.presenters.paper import LEAST_POINTS, MOST_POINTS, FigureFile, Paper, Shows, Width
 from app.presenters.schedule_rows import cost_text
 from app.presenters.wording import as_sentence, strong
-from app.views.common.widgets import ChoiceBox, DecimalBox, called, in_column, in_row, label, push_button
+from app.views.common.widgets import (
+    ChoiceBox,
+    DecimalBox,
+    Dialog,
+    called,
+    in_column,
+    in_row,
+    label,
+    push_button,
+)
 from checkmate.errors import UsageError
 from checkmate.units import Budget, format_bytes, parse_budget
 
 
-class ExportDialog(QDialog):
+class ExportDialog(Dialog):
     """Runs the export in the device process; closing the dialog cancels it. The window can be used
     meanwhile."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Export training graph")
-        # Else each dialog would keep its graph as long as the window lives.
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(parent, "Export training graph", once=True)
         self.setMinimumWidth(560)
         self._session = session
         self._directory = Path()
@@ -142,22 +148,23 @@ class ExportDialog(QDialog):
         super().reject()
 
 
-class FigureDialog(QDialog):
+_FIGURE = "Lines and words, on white: a PDF with its fonts in it, or an SVG. It shows what the view shows."
+
+
+class FigureDialog(Dialog):
     """Asks for a figure, and then where to save it. Signals: ``wanted(figure_file)``."""
 
     wanted = Signal(object)
 
     def __init__(self, shows: Shows, model: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("A figure for a paper")
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(parent, "A figure for a paper", once=True)
         self._model = model
         self.shows, self.width_of = ChoiceBox(), ChoiceBox()
         for entry in Shows:
             self.shows.addItem(entry.words, entry)
         for width in Width:
             self.width_of.addItem(width.words, width)
-        self.shows.setCurrentIndex(list(Shows).index(shows))
+        self.shows.setCurrentText(shows.words)
         self.points = DecimalBox(decimals=1, minimum=LEAST_POINTS, maximum=MOST_POINTS, suffix=" pt")
         form = QFormLayout()
         for name, field in (("Figure", self.shows), ("Width", self.width_of), ("Words", self.points)):
@@ -172,33 +179,24 @@ class FigureDialog(QDialog):
         self.points.valueChanged.connect(self._check)
         self._on_width()
 
-    @property
-    def _width(self) -> Width:
-        return list(Width)[self.width_of.currentIndex()]
-
-    @property
-    def _shows(self) -> Shows:
-        return list(Shows)[self.shows.currentIndex()]
-
     def _on_width(self) -> None:
-        self.points.setValue(self._width.usual_points)
+        self.points.setValue(self.width_of.currentData().usual_points)
         self._check()
 
     def _check(self) -> None:
-        words = (
-            "Lines and words, on white: a PDF with its fonts in it, or an SVG. It shows what the view shows."
-        )
+        words = _FIGURE
         try:
-            Paper(self._width, self.points.value())
+            self._paper()
         except UsageError as error:
             words = f"{as_sentence(str(error))} {as_sentence(error.hint)}"
-            self.save.setEnabled(False)
-        else:
-            self.save.setEnabled(True)
+        self.save.setEnabled(words == _FIGURE)
         self._hint.setText(words)
 
+    def _paper(self) -> Paper:
+        return Paper(self.width_of.currentData(), self.points.value())
+
     def _ask(self) -> None:
-        suggested = f"{self._model}-{self._shows.value}.pdf"
+        suggested = f"{self._model}-{self.shows.currentData().value}.pdf"
         kinds = "PDF (*.pdf);;SVG (*.svg)"
         name, kind = QFileDialog.getSaveFileName(self, "Save the figure", suggested, kinds)
         if not name:
@@ -208,7 +206,7 @@ class FigureDialog(QDialog):
 
     def take(self, path: Path) -> None:
         try:
-            figure = FigureFile(path, self._shows, Paper(self._width, self.points.value()))
+            figure = FigureFile(path, self.shows.currentData(), self._paper())
         except UsageError as error:
             self._hint.setText(f"{as_sentence(str(error))} {as_sentence(error.hint)}")
             return

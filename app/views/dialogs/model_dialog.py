@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QDialog, QFormLayout, QLineEdit, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QComboBox, QFormLayout, QLineEdit, QWidget
 
 from app.views.common.texts import WrappedLabel
 from app.views.common.widgets import (
     ChoiceBox,
+    Dialog,
     NumberBox,
     ask_source,
     called,
@@ -29,16 +30,14 @@ _MODELS = "A file, a sample, keras.applications.NAME, or file.py:function (a mod
 _MOST = 1_000_000  # samples in a batch
 
 
-class ModelDialog(QDialog):
+class ModelDialog(Dialog):
     """A dialog that asks for a model and how to train it. That is batch size, input shape, optimizer,
     precision, device, and what runs the step. Signals: ``asked(request)``: profile this."""
 
     asked = Signal(object)
 
     def __init__(self, first: ModelRequest, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Profile a model")
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(parent, "Profile a model", once=True)
         self._first = first
         self.model = _choice("Model", [sample.name for sample in SAMPLES], first.model, free=True)
         self.batch = called(NumberBox(minimum=1, maximum=_MOST, value=first.batch_size), "Batch size")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QHideEvent, QResizeEvent
-from PySide6.QtWidgets import QDialog, QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
@@ -25,7 +25,7 @@ from app.presenters.range_rows import (
     summary,
 )
 from app.views.common.cell_model import CellModel, CutNames, sorted_table
-from app.views.common.widgets import bring_up, closing, in_column, label, push_button
+from app.views.common.widgets import Dialog, bring_up, closing, in_column, label, push_button
 from app.workers.background import later
 
 _SIZE = (1240, 480)  # pixels
@@ -33,16 +33,14 @@ _LEAST_NAME, _WIDEST_LAYER = 200, 240
 _SOON_MS = 80
 
 
-class RangeDialog(QDialog):
+class RangeDialog(Dialog):
     """A table of the values in memory in the selected steps. It follows what is selected. A click on a row
     selects the value everywhere."""
 
     def __init__(
         self, exploration: Exploration, span: StepSpan, selection: Selection, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Memory in the selected steps")
-        self.resize(*_SIZE)
+        super().__init__(parent, "Memory in the selected steps", _SIZE)
         self._exploration, self._span, self._selection = exploration, span, selection
         self.prices = RangePrices(self)
         self.prices.changed.connect(self._on_prices)

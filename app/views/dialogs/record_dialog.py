@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QGuiApplication, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from app.presenters.record_rows import (
     BYTES,
@@ -18,7 +18,7 @@ from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
 from app.views.common.painting import ink, smooth
-from app.views.common.widgets import ChoiceBox, called, in_column, in_row, label, push_button
+from app.views.common.widgets import ChoiceBox, Dialog, called, in_column, in_row, label, push_button
 from checkmate.records.memory import MemoryRecord, ReadRecord, Source
 from checkmate.records.words import facts, headline, left_out, next_commands, why, why_no_layers
 from checkmate.units import format_bytes
@@ -29,7 +29,7 @@ _HIGH, _ASKED_HIGH, _GAP, _SWATCH = 22, 10, 4, 12  # pixels
 _LEAST = 2.0  # pixels of a part
 
 
-class RecordDialog(QDialog):
+class RecordDialog(Dialog):
     """Shows a reading of a file, one record at a time. Signals: ``profile_wanted(budget)``: profile the
     model, then solve for this budget in bytes; 0 for none. ``budget_wanted(budget)``: solve the open graph
     for it."""
@@ -40,10 +40,7 @@ class RecordDialog(QDialog):
     def __init__(
         self, reading: ReadRecord, theme: CurrentTheme, open_graph: str = "", parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(f"Memory in {reading.name}")
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.resize(*_SIZE)
+        super().__init__(parent, f"Memory in {reading.name}", _SIZE, once=True)
         self._reading = reading
         self.title = label("", name="title", wrap=True)
         self.reason = label("", wrap=True)

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QKeySequence
 from PySide6.QtWidgets import (
     QCheckBox,
-    QDialog,
     QFormLayout,
     QHeaderView,
     QLineEdit,
@@ -21,6 +19,7 @@ from app.actions import ACTIONS, VIEW_KEYS, action
 from app.theme import ThemeChoice
 from app.views.common.widgets import (
     ChoiceBox,
+    Dialog,
     NumberBox,
     called,
     closing,
@@ -35,20 +34,16 @@ from app.views.window.preferences import LEAST_SECONDS, MOST_SECONDS, Preference
 _THEME_WORDS = {choice: action(f"view.theme_{choice.value}").words for choice in ThemeChoice}
 
 
-class SettingsDialog(QDialog):
-    """Shows the preferences, and where files are. ``folders``: what is kept in which folder. ``put_back``
-    puts the panels back."""
+class SettingsDialog(Dialog):
+    """Shows the preferences, and where files are. ``folders``: what is kept in which folder."""
 
     def __init__(
         self,
         preferences: Preferences,
         folders: dict[str, Path],
-        put_back: Callable[[], object],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Settings")
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(parent, "Settings", once=True)
         self._preferences = preferences
         self.theme = called(ChoiceBox(), "Theme")
         for choice, words in _THEME_WORDS.items():
@@ -63,8 +58,8 @@ class SettingsDialog(QDialog):
             NumberBox(minimum=LEAST_SECONDS, maximum=MOST_SECONDS, suffix=" s"),
             "Time for a solve, in seconds",
         )
-        self.seconds.valueChanged.connect(self._on_seconds)
-        self.reset = command_button("view.panels_reset", put_back)
+        self.seconds.valueChanged.connect(lambda seconds: setattr(preferences, "seconds", seconds))
+        self.reset = command_button("view.panels_reset")
         close = in_row(None, push_button("Close", self.reject))
         self.setLayout(in_column(self._form(folders), close, gap=14))
         preferences.theme.chosen.connect(self._refresh)
@@ -84,9 +79,6 @@ class SettingsDialog(QDialog):
             form.addRow(what, _folder_link(folder))
         return form
 
-    def _on_seconds(self, seconds: int) -> None:
-        self._preferences.seconds = seconds
-
     def _refresh(self) -> None:
         self.theme.setCurrentIndex(self.theme.findData(self._preferences.theme.choice))
         self.fill.setChecked(self._preferences.listing.fill_wanted)
@@ -101,14 +93,11 @@ def _folder_link(folder: Path) -> QPushButton:
     return link
 
 
-class KeysDialog(QDialog):
+class KeysDialog(Dialog):
     """Lists what the window can do, by menu and by view, with a filter above."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Commands and keys")
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.resize(620, 640)
+        super().__init__(parent, "Commands and keys", (620, 640), once=True)
         self._filter = called(
             QLineEdit(placeholderText="Filter: a command, a key or a view", clearButtonEnabled=True), "Filter"
         )

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
+from app.presenters.hotspot_rows import HotspotRow
+from app.presenters.search import LayerRow
 from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 from app.views.common.painting import LEFT, RIGHT, ink, sized
@@ -115,24 +117,7 @@ class BarDelegate(QStyledItemDelegate):
         painter.restore()
 
 
-class BarRow(Protocol):
-    """What a row shows; ``share`` is the length of its bar, from 0 to 1, and None for none."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def figure(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
-    @property
-    def share(self) -> float | None: ...
-    @property
-    def op(self) -> int: ...
-    @property
-    def tip(self) -> str: ...
-
-
-Row = TypeVar("Row", bound=BarRow)
+Row = TypeVar("Row", LayerRow, HotspotRow)
 
 
 class RowModel(QAbstractListModel, Generic[Row]):

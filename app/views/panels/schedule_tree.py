@@ -2,7 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from PySide6.QtCore import QElapsedTimer, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import (
+    QElapsedTimer,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPoint,
+    QRect,
+    QSignalBlocker,
+    QSize,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -89,24 +99,22 @@ class ScheduleTree(QTreeWidget):
 
     def current(self) -> ListedSchedule | None:
         item = self.currentItem()
-        key = None if item is None else item.data(0, _KEY)
-        row = self._rows.get(bytes(key)) if key is not None else None
+        row = self._row(item)
         return None if row is None else row.found
+
+    def _row(self, item: QTreeWidgetItem | None) -> ScheduleRow | None:
+        return None if item is None or item.parent() is None else self._rows.get(bytes(item.data(0, _KEY)))
 
     def fill(self, groups: Mapping[RowGroup, tuple[ScheduleRow, ...]]) -> None:
         rows = {row.found.key: row for group in groups.values() for row in group}
-        blocked = self.blockSignals(True)
-        before, self._rows = self._rows, rows  # a scroll bar that comes meanwhile resizes the new rows
-        if list(rows) != list(before) or [r.group for r in rows.values()] != [
-            r.group for r in before.values()
-        ]:
-            self._rebuild(groups)
-        for key, row in rows.items():
-            self._set(self._items[key], row)
-        for group, head in self._heads.items():
-            count = len(groups[group])
-            head.setData(0, FIGURE, str(count) if count else "")
-        self.blockSignals(blocked)
+        with QSignalBlocker(self):
+            before, self._rows = self._rows, rows  # a scroll bar that comes meanwhile resizes the new rows
+            if [(key, row.group) for key, row in rows.items()] != [(k, r.group) for k, r in before.items()]:
+                self._rebuild(groups)
+            for key, row in rows.items():
+                self._set(self._items[key], row)
+            for group, head in self._heads.items():
+                head.setData(0, FIGURE, str(len(groups[group]) or ""))
         self._tell_folded()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -114,10 +122,9 @@ class ScheduleTree(QTreeWidget):
         narrow = self.viewport().width() < _ROOMY
         if narrow != self._narrow:
             self._narrow = narrow
-            blocked = self.blockSignals(True)
-            for key, item in self._items.items():
-                self._set(item, self._rows[key])
-            self.blockSignals(blocked)
+            with QSignalBlocker(self):
+                for key, item in self._items.items():
+                    self._set(item, self._rows[key])
             self.scheduleDelayedItemsLayout()
 
     def _rebuild(self, groups: Mapping[RowGroup, tuple[ScheduleRow, ...]]) -> None:
@@ -144,59 +151,59 @@ class ScheduleTree(QTreeWidget):
     def show_schedule(
         self, shown: ListedSchedule | None, mark: Callable[[ListedSchedule], str | None]
     ) -> None:
-        blocked = self.blockSignals(True)
-        key = None if shown is None else shown.key
-        if key != self._shown or self.current() is None:
-            self._shown = key
-            item = None if key is None else self._items.get(key)
-            head = None if item is None else item.parent()
-            if item is None or head is None:
-                self.setCurrentIndex(QModelIndex())
-            else:
-                seen = item if head.isExpanded() else head
-                self.setCurrentItem(seen)
-                self.scrollToItem(seen)
-        for found_key, item in self._items.items():
-            item.setData(0, MARK, mark(self._rows[found_key].found))
-        self.blockSignals(blocked)
+        with QSignalBlocker(self):
+            key = None if shown is None else shown.key
+            if key != self._shown or self.current() is None:
+                self._shown = key
+                item = None if key is None else self._items.get(key)
+                head = None if item is None else item.parent()
+                if item is None or head is None:
+                    self.setCurrentIndex(QModelIndex())
+                else:
+                    seen = item if head.isExpanded() else head
+                    self.setCurrentItem(seen)
+                    self.scrollToItem(seen)
+            for found_key, item in self._items.items():
+                item.setData(0, MARK, mark(self._rows[found_key].found))
         self._tell_folded()
 
     def _tell_folded(self) -> None:
         shown = None if self._shown is None else self._rows.get(self._shown)
-        blocked = self.blockSignals(True)
-        for group, head in self._heads.items():
-            head.setText(0, f"{'▾' if head.isExpanded() else '▸'} {group.value}")
-            head.setData(0, Qt.ItemDataRole.AccessibleTextRole, group.value)
-            empty = _EMPTY.get(group, "") if head.childCount() == 0 else ""
-            hides = shown is not None and shown.group is group and not head.isExpanded()
-            head.setData(0, DETAIL, f"on screen: {shown.name}" if shown is not None and hides else empty)
-            head.setToolTip(0, "" if head.childCount() == 0 else "Click to open or fold")
-        self.blockSignals(blocked)
+        with QSignalBlocker(self):
+            for group, head in self._heads.items():
+                opened, filled = head.isExpanded(), head.childCount() > 0
+                head.setText(0, f"{'▾' if opened else '▸'} {group.value}")
+                head.setData(0, Qt.ItemDataRole.AccessibleTextRole, group.value)
+                detail = "" if filled else _EMPTY.get(group, "")
+                if shown is not None and shown.group is group and not opened:
+                    detail = f"on screen: {shown.name}"
+                head.setData(0, DETAIL, detail)
+                head.setToolTip(0, "Click to open or fold" if filled else "")
         self.viewport().update()
 
     def _on_clicked(self, item: QTreeWidgetItem) -> None:
-        if item.parent() is None:
+        row = self._row(item)
+        if row is None:
             item.setExpanded(not item.isExpanded())
-            return
-        if QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier:
-            self.compared.emit(self._rows[bytes(item.data(0, _KEY))].found)
+        elif QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier:
+            self.compared.emit(row.found)
         else:
-            self._choose(item)
+            self.chosen.emit(row.found)
 
     def _choose(self, item: QTreeWidgetItem) -> None:
-        if item.parent() is not None:
-            self.chosen.emit(self._rows[bytes(item.data(0, _KEY))].found)
+        row = self._row(item)
+        if row is not None:
+            self.chosen.emit(row.found)
 
     def _on_edited(self, item: QTreeWidgetItem) -> None:
-        row = self._rows.get(bytes(item.data(0, _KEY))) if item.parent() is not None else None
+        row = self._row(item)
         if row is not None and item.text(0) != row.lines(narrow=self._narrow)[0]:
             self.renamed.emit(row.found, item.text(0))
 
     def _on_menu(self, position: QPoint) -> None:
-        item = self.itemAt(position)
-        if item is not None and item.parent() is not None:
-            found = self._rows[bytes(item.data(0, _KEY))].found
-            self.asked.emit(found, self.viewport().mapToGlobal(position))
+        row = self._row(self.itemAt(position))
+        if row is not None:
+            self.asked.emit(row.found, self.viewport().mapToGlobal(position))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         self._aimed.restart()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QSettings, QSize, Qt, Signal
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMainWindow, QMessageBox, QStackedWidget, QWidget
 
 from app.models.cursors import Playhead, Selection
@@ -67,7 +68,8 @@ class BaseWindow(QMainWindow):
         self._stack.addWidget(self._start)
         self._explorer: Explorer | None = None
         self._trusted: set[str] = set()
-        self.notice = NoticeBar(self._problem_report, theme)
+        self.notice = NoticeBar(theme)
+        self.notice.report_wanted.connect(self._copy_report)
         self.measuring = MeasuringBar(session)
         central = QWidget()
         central.setObjectName("central")
@@ -75,8 +77,9 @@ class BaseWindow(QMainWindow):
         central.setLayout(self._column)
         self.setCentralWidget(central)
 
-    def _problem_report(self, sentence: str, hint: str) -> str:
-        return problem_report(sentence, hint, self.session.exploration.graph, self._log)
+    def _copy_report(self, sentence: str, hint: str) -> None:
+        text = problem_report(sentence, hint, self.session.exploration.graph, self._log)
+        QGuiApplication.clipboard().setText(text)
 
     def recent_entries(self) -> list[Explored]:
         return [] if self._recent is None else self._recent.entries()

@@ -179,7 +179,9 @@ class MainWindow(BaseWindow):
     def _show_settings(self) -> None:
         kept = sessions_folder().parent
         folders = {"Explorations, settings, log": kept, "Caches": default_path().parents[1]}
-        SettingsDialog(self.preferences, folders, lambda: self.explorer.area.reset(), self).open()
+        dialog = SettingsDialog(self.preferences, folders, self)
+        dialog.reset.clicked.connect(lambda: self.explorer.area.reset())
+        dialog.open()
 
     def _toggle_panel(self, name: str) -> None:
         self.explorer.area.toggle(name)
@@ -367,7 +369,7 @@ class MainWindow(BaseWindow):
         self._stack.setCurrentWidget(self._start)
 
     def show_doctor(self) -> DoctorDialog:
-        dialog = DoctorDialog(self.theme, lambda: self.session.device_busy, self)
+        dialog = DoctorDialog(self.theme, self.session, self)
         dialog.show()
         return dialog
 

@@ -4,8 +4,8 @@ import html
 import time
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QProgressBar, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QProgressBar, QWidget
 
 from app.models.session import Session
 from app.presenters.wording import as_sentence, strong
@@ -16,12 +16,13 @@ _EDGES = 14, 6, 12, 6  # pixels
 
 
 class NoticeBar(QWidget):
-    """A line that is hidden until ``say``. ``report(sentence, hint)`` returns what "Copy report" puts on the
-    clipboard."""
+    """A line that is hidden until ``say``. Signal ``report_wanted(sentence, hint)``."""
 
-    def __init__(self, report: Callable[[str, str], str], theme: CurrentTheme) -> None:
+    report_wanted = Signal(str, str)
+
+    def __init__(self, theme: CurrentTheme) -> None:
         super().__init__()
-        self._report, self._theme = report, theme
+        self._theme = theme
         self.setObjectName("notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._sentence = self._hint = ""
@@ -29,7 +30,9 @@ class NoticeBar(QWidget):
         self._words.setTextFormat(Qt.TextFormat.RichText)
         self._act: Callable[[], object] = self.hide
         self.action = push_button("What to do", lambda: self._act(), "small")
-        self.copy = push_button("Copy report", self._on_copy, "small")
+        self.copy = push_button(
+            "Copy report", lambda: self.report_wanted.emit(self._sentence, self._hint), "small"
+        )
         self.dismiss = push_button("Dismiss", self.hide, "small")
         self.setLayout(in_row((self._words, 1), self.action, self.copy, self.dismiss, gap=10, edges=_EDGES))
         theme.changed.connect(self._write)
@@ -64,9 +67,6 @@ class NoticeBar(QWidget):
         """Hide a failure, because the user has gone on; a choice stays."""
         if self.action.isHidden():
             self.hide()
-
-    def _on_copy(self) -> None:
-        QApplication.clipboard().setText(self._report(self._sentence, self._hint))
 
 
 _ENOUGH = 2  # items counted: only then can the remaining time be estimated

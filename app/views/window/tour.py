@@ -5,6 +5,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.presenters.start import STOPS, TRIED, Place, words_of
+from app.views.common.paint_turns import visible_part
 from app.views.common.widgets import in_column, in_row, label
 from app.views.window.base_window import BaseWindow
 from app.workers.background import later
@@ -135,17 +136,9 @@ class Tour(QObject):
         if not inside:  # it is a window of its own
             self.card.move(self._window.rect().center() - self.card.rect().center())
             return
-        around = _seen(target, self._window)
+        around = visible_part(target).translated(target.mapTo(self._window, QPoint(0, 0)))
         self._ring.put_around(around)
         self.card.move(_beside(around, self.card.size(), self._window.rect()))
-
-
-def _seen(target: QWidget, window: QWidget) -> QRect:
-    place, at, around = target.rect(), target, target.parentWidget()
-    while at is not window and around is not None:
-        place = place.translated(at.pos()) & around.rect()
-        at, around = around, around.parentWidget()
-    return place
 
 
 def _beside(around: QRect, card: QSize, window: QRect) -> QPoint:
