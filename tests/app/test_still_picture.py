@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.theme import DARK, LIGHT, ThemeChoice
 from app.views.common.plot_style import ScreenPens
-from app.views.graph.kept_parts import StillPicture
+from app.views.graph.kept_parts import PartPlace, StillPicture
 from checkmate.ir.graph import GraphBuilder
 from tests.app.windows import open_chain
 
@@ -47,7 +47,7 @@ def test_a_dragged_picture_equals_the_drawing_and_is_seldom_redrawn(
             drawn(painter)
 
         def as_kept(painter: QPainter, at: QPointF = offset) -> None:
-            still.paint(painter, draw, of=("a",), whole=whole, offset=at, size=SIZE, ratio=ratio)
+            still.paint(painter, draw, of=("a",), whole=whole, placed=PartPlace(at, 1.0, SIZE, ratio))
 
         def anew(painter: QPainter, at: QPointF = offset) -> None:
             painter.setClipRect(whole.translated(at))
@@ -64,7 +64,7 @@ def test_a_changed_look_is_redrawn(qapp) -> None:
         pixels(
             lambda painter, of=of: still.paint(
                 painter, lambda inside: times.append(of), of=(of,), whole=QRectF(0, 0, 90, 60),
-                offset=QPointF(), size=SIZE, ratio=1.0,
+                placed=PartPlace(QPointF(), 1.0, SIZE, 1.0),
             ),
             1.0,
         )  # fmt: skip

@@ -7,17 +7,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QProgressBar, QSpinBox, QS
 
 from app.models.finders import BatchFinder
 from app.models.session import Session
-from app.presenters.sizes import (
-    COLUMNS,
-    COSTS,
-    STATUS,
-    WORDS,
-    BatchAnswer,
-    BatchQuestion,
-    answer_cells,
-    budget_entries,
-    details,
-)
+from app.presenters import sizes
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
 from app.views.common.widgets import Dialog, called, closing, in_column, in_row, label, push_button
@@ -51,8 +41,8 @@ class BatchDialog(Dialog):
         self.search = BatchFinder(session.solving.workers, self)
         self.head, self.words = label("", wrap=True), label("", wrap=True)
         self.bar = QProgressBar(textVisible=False, maximum=1000)
-        self._rows = CellModel(COLUMNS, WORDS)
-        self.table = sorted_table(self._rows, "The largest batch of each search", STATUS)
+        self._rows = CellModel(sizes.COLUMNS, sizes.WORDS)
+        self.table = sorted_table(self._rows, "The largest batch of each search", sizes.STATUS)
         self.chart = BatchChart(theme)
         self.open_scaled = push_button(
             "Explore it, scaled",
@@ -92,7 +82,7 @@ class BatchDialog(Dialog):
         self.budget.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.budget.setCompleter(None)  # type: ignore[arg-type]  # "12 GiB" is not the card of that size
         self.cost = called(QComboBox(), "Extra cost allowed")
-        for words, cost in COSTS:
+        for words, cost in sizes.COSTS:
             self.cost.addItem(words, cost)
         self.seconds = called(
             QSpinBox(minimum=_LEAST, maximum=_MOST, value=_SECONDS, suffix=" s"), "Time for the search"
@@ -103,7 +93,7 @@ class BatchDialog(Dialog):
         return in_row(within, (self.budget, 1), extra, self.cost, seconds, self.seconds, self.start)
 
     @property
-    def chosen(self) -> BatchAnswer | None:
+    def chosen(self) -> sizes.BatchAnswer | None:
         found = self.table.selectionModel().selectedRows()
         return self.search.answers[self._rows.source(found[0].row())] if found else None
 
@@ -120,7 +110,8 @@ class BatchDialog(Dialog):
         own = self.budget.currentIndex() <= 0 and typed == self.budget.itemText(0)
         at = self.budget.currentIndex()
         self.budget.clear()
-        for words, size in budget_entries(self._session.exploration.budget_bytes, graph, common_cards()):
+        own_budget = self._session.exploration.budget_bytes
+        for words, size in sizes.budget_entries(own_budget, graph, common_cards()):
             self.budget.addItem(words, size)
         if not own:
             self.budget.setCurrentIndex(at)
@@ -146,7 +137,7 @@ class BatchDialog(Dialog):
         self._ask(graph, budget)
 
     def _ask(self, graph: Graph, budget: int) -> None:
-        question = BatchQuestion(graph, budget, self.cost.currentData(), float(self.seconds.value()))
+        question = sizes.BatchQuestion(graph, budget, self.cost.currentData(), float(self.seconds.value()))
         self._began = time.monotonic()
         self._tick.start()
         self.search.ask(question, self._session.exploration.graph_body)
@@ -170,7 +161,7 @@ class BatchDialog(Dialog):
                 self.words.setText(self.search.sentence)
 
     def _on_answer(self) -> None:
-        self._rows.fill(answer_cells(self.search.answers))
+        self._rows.fill(sizes.answer_cells(self.search.answers))
         self.table.selectRow(self._rows.row_of(len(self.search.answers) - 1))
         self._show_chosen()
 
@@ -184,7 +175,7 @@ class BatchDialog(Dialog):
         self.open_scaled.setText(f"Explore it{batch}, scaled")
         self.profile.setText(f"Profile it{batch}")
         if answer is not None and self.search.asked is None:
-            self.words.setText(details(answer))
+            self.words.setText(sizes.details(answer))
 
     def done(self, result: int) -> None:
         if self.search.asked is not None:

@@ -15,25 +15,7 @@ from PySide6.QtWidgets import (
 
 from app.models.exploration import Exploration
 from app.models.opening import OtherGraph, side_of
-from app.presenters.graph_comparison import (
-    COLUMNS,
-    DIFFERENCE,
-    FACTS,
-    LAYER,
-    LayerPair,
-    Side,
-    curve_of,
-    fact_rows,
-    frontier_words,
-    layer_cells,
-    layer_pairs,
-    layer_table,
-    memory_words,
-    outline_of,
-    sentence,
-    stairs_of,
-    within,
-)
+from app.presenters import graph_comparison as comparison
 from app.presenters.range_rows import Cell
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
@@ -46,9 +28,12 @@ from checkmate.units import byte_unit, format_bytes, plural
 
 _SIZE, _SHARE = (1280, 800), (0.94, 0.88)  # pixels; of a smaller screen, with room for the window's frame
 _FACTS_WIDTH, _ROW = 440, 27
-Compared = tuple[Side, Side, tuple[LayerPair, ...], list[tuple[Cell, ...]]]
 
 _SOON_MS = 150  # schedules come in many at a time
+
+
+# A, B, and what their layers have.
+_Compared = tuple[comparison.Side, comparison.Side, tuple[comparison.LayerPair, ...], list[tuple[Cell, ...]]]
 
 
 class GraphCompareDialog(QDialog):
@@ -64,16 +49,16 @@ class GraphCompareDialog(QDialog):
         super().__init__(parent, Qt.WindowType.Window)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._a, self.other, self._b = exploration, other, other.exploration
-        self.pairs: tuple[LayerPair, ...] = ()
+        self.pairs: tuple[comparison.LayerPair, ...] = ()
         self._compared: tuple[object, ...] = ()  # the graphs whose layers are listed
         self._least: tuple[object, ...] = ()  # the smallest schedules that the facts name
         self.words = label("", wrap=True)
-        self._facts = CellModel(FACTS, range(len(FACTS)))
+        self._facts = CellModel(comparison.FACTS, range(len(comparison.FACTS)))
         self.memory = PairPlot("Memory over the step, of A and of B", theme)
         self.frontier = PairPlot("Extra cost against memory, of A and of B", theme)
-        self._layers = CellModel(COLUMNS, {LAYER})
-        self.table = sorted_table(self._layers, "Layers of A and B by name", LAYER)
-        self.table.sortByColumn(DIFFERENCE, Qt.SortOrder.DescendingOrder)
+        self._layers = CellModel(comparison.COLUMNS, {comparison.LAYER})
+        self.table = sorted_table(self._layers, "Layers of A and B by name", comparison.LAYER)
+        self.table.sortByColumn(comparison.DIFFERENCE, Qt.SortOrder.DescendingOrder)
         self._reading = Background(self)
         self._reading.done.connect(self._on_layers)
         self._lay_out()
@@ -124,10 +109,10 @@ class GraphCompareDialog(QDialog):
         return buttons
 
     @property
-    def sides(self) -> tuple[Side, Side] | None:
+    def sides(self) -> tuple[comparison.Side, comparison.Side] | None:
         shown: list[ListedSchedule | None] = [None, None]
         if self.best.isChecked() and self._a.shown is not None and self._b.known:
-            shown = [self._a.shown, within(self._b.known, self._a.budget_bytes)]
+            shown = [self._a.shown, comparison.within(self._b.known, self._a.budget_bytes)]
         a, b = side_of(_name(self._a), self._a, shown[0]), side_of(_name(self._b), self._b, shown[1])
         return None if a is None or b is None else (a, b)
 
@@ -145,53 +130,54 @@ class GraphCompareDialog(QDialog):
         if self._compared != graphs:
             self._compare_layers(a, b)
         if (self._compared, self._least) != (graphs, least):
-            self._facts.fill_again([tuple(Cell(text, text, text) for text in row) for row in fact_rows(a, b)])
+            self._facts.fill_again(
+                [tuple(Cell(text, text, text) for text in row) for row in comparison.fact_rows(a, b)]
+            )
         self._compared, self._least = graphs, least
 
-    def _compare_layers(self, a: Side, b: Side) -> None:
-        def work() -> Compared:
-            pairs = layer_pairs(a.graph, b.graph)
-            cells = layer_cells(a.graph, b.graph, pairs)
-            return a, b, pairs, cells
+    def _compare_layers(self, a: comparison.Side, b: comparison.Side) -> None:
+        def work() -> _Compared:
+            pairs = comparison.layer_pairs(a.graph, b.graph)
+            return a, b, pairs, comparison.layer_cells(a.graph, b.graph, pairs)
 
         self._reading.start(work)  # where another is still compared, this one comes after it
 
-    def _on_layers(self, made: Compared) -> None:
+    def _on_layers(self, made: _Compared) -> None:
         a, b, self.pairs, cells = made
         if self._compared != (a.graph, b.graph):
             self._compared = ()
             self.refresh()
             return
         self._layers.fill(cells)
-        self.words.setText(sentence(a, b, self.pairs))
+        self.words.setText(comparison.sentence(a, b, self.pairs))
 
-    def _draw_memory(self, a: Side, b: Side) -> None:
+    def _draw_memory(self, a: comparison.Side, b: comparison.Side) -> None:
         share = self.across[0].isChecked()
         unit, size = byte_unit(max(a.plain.peak_bytes, b.plain.peak_bytes))
-        lines = curve_of(a.shown, by_share=share), curve_of(b.shown, by_share=share)
+        lines = comparison.curve_of(a.shown, by_share=share), comparison.curve_of(b.shown, by_share=share)
         self.memory.show_pair(
             Pair(
-                [(x, y / size) for x, y in map(outline_of, lines)],
+                [(x, y / size) for x, y in map(comparison.outline_of, lines)],
                 [self._peak_words(side) for side in (a, b)],
                 "step, %" if share else "step",
                 f"{unit}, predicted",
-                lambda x: memory_words(lines, x, share=share),
+                lambda x: comparison.memory_words(lines, x, share=share),
             )
         )
 
-    def _peak_words(self, side: Side) -> str:
+    def _peak_words(self, side: comparison.Side) -> str:
         over = self.best.isChecked() and side.shown.peak_bytes > self._a.budget_bytes
         return f"peak {format_bytes(side.shown.peak_bytes)}{', over the budget' if over else ''}"
 
-    def _draw_frontier(self, a: Side, b: Side) -> None:
+    def _draw_frontier(self, a: comparison.Side, b: comparison.Side) -> None:
         unit, size = byte_unit(max(a.plain.peak_bytes, b.plain.peak_bytes))
         self.frontier.show_pair(
             Pair(
-                [(x / size, y) for x, y in map(stairs_of, (a, b))],
+                [(x / size, y) for x, y in map(comparison.stairs_of, (a, b))],
                 [plural(len(side.known), "schedule") for side in (a, b)],
                 f"peak, {unit}",
                 "extra cost, %",
-                lambda x: frontier_words((a, b), x * size),
+                lambda x: comparison.frontier_words((a, b), x * size),
                 marked=True,
             )
         )
@@ -199,7 +185,7 @@ class GraphCompareDialog(QDialog):
     def _copy(self) -> None:
         sides = self.sides
         if sides is not None:
-            found = layer_table(sides[0].graph, sides[1].graph, self.pairs)
+            found = comparison.layer_table(sides[0].graph, sides[1].graph, self.pairs)
             QGuiApplication.clipboard().setText(found.csv())
 
     def done(self, result: int) -> None:

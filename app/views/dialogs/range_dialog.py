@@ -9,21 +9,7 @@ from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.models.remedies import RangePrices
 from app.models.span import StepSpan
-from app.presenters.range_rows import (
-    COLUMNS,
-    COST,
-    LAYER,
-    NAME,
-    NO_STEPS,
-    PRICE,
-    WORDS,
-    RangeRow,
-    price_cells,
-    range_cells,
-    range_rows,
-    range_table,
-    summary,
-)
+from app.presenters import range_rows as ranges
 from app.views.common.cell_model import CellModel, CutNames, sorted_table
 from app.views.common.widgets import Dialog, bring_up, closing, in_column, label, push_button
 from app.workers.background import later
@@ -45,8 +31,8 @@ class RangeDialog(Dialog):
         self.prices = RangePrices(self)
         self.prices.changed.connect(self._on_prices)
         self.words = label("", wrap=True)
-        self.rows: tuple[RangeRow, ...] = ()
-        self._model = CellModel(COLUMNS, WORDS)
+        self.rows: tuple[ranges.RangeRow, ...] = ()
+        self._model = CellModel(ranges.COLUMNS, ranges.WORDS)
         self._cut_names, self._cut_layers, self._fitted = CutNames(), CutNames(), False
         self.table = self._make_table()
         self.copy = push_button("Copy the table", self._copy, tip="Copy all rows as CSV")
@@ -60,12 +46,12 @@ class RangeDialog(Dialog):
 
     def _make_table(self) -> QTableView:
         table = sorted_table(self._model, "Values in memory in the selected steps")
-        table.sortByColumn(COST, Qt.SortOrder.DescendingOrder)
-        for place in WORDS:
+        table.sortByColumn(ranges.COST, Qt.SortOrder.DescendingOrder)
+        for place in ranges.WORDS:
             table.resizeColumnToContents(place)
             table.horizontalHeader().setSectionResizeMode(place, QHeaderView.ResizeMode.Interactive)
-        table.setItemDelegateForColumn(NAME, self._cut_names)
-        table.setItemDelegateForColumn(LAYER, self._cut_layers)
+        table.setItemDelegateForColumn(ranges.NAME, self._cut_names)
+        table.setItemDelegateForColumn(ranges.LAYER, self._cut_layers)
         # Selected, not current: the first row becomes current when the table gets the focus.
         table.selectionModel().selectionChanged.connect(lambda *_: self._on_row())
         table.clicked.connect(lambda _: self._on_row())  # a row that is selected here, but not elsewhere
@@ -83,23 +69,23 @@ class RangeDialog(Dialog):
             self.prices.stop()
             self.rows = ()
             self._model.fill([])
-            self.words.setText(NO_STEPS)
+            self.words.setText(ranges.NO_STEPS)
             self.copy.setEnabled(False)
             return
-        self.rows = rows = range_rows(shown, axis, chosen)
-        cells = range_cells(shown, rows, {}, busy=True)
-        self._cut_names.know(row[NAME].text for row in cells)
-        self._cut_layers.know(row[LAYER].text for row in cells)
+        self.rows = rows = ranges.range_rows(shown, axis, chosen)
+        cells = ranges.range_cells(shown, rows, {}, busy=True)
+        self._cut_names.know(row[ranges.NAME].text for row in cells)
+        self._cut_layers.know(row[ranges.LAYER].text for row in cells)
         self._model.fill(cells)
         self._fit_columns()
-        self.words.setText(summary(shown, chosen, rows))
+        self.words.setText(ranges.summary(shown, chosen, rows))
         self.copy.setEnabled(True)
         first, last = chosen
         highest = first + int(np.argmax(shown.timeline.live_bytes[first : last + 1]))
         self.prices.ask(shown, highest, [row.value for row in rows if row.waits])
 
     def _on_section(self, column: int, _before: int, _now: int) -> None:
-        if column != NAME:
+        if column != ranges.NAME:
             self._fit_soon.start()  # not at once: the header sets the other columns after this one
 
     def _fit_columns(self) -> None:
@@ -107,17 +93,19 @@ class RangeDialog(Dialog):
         then the table scrolls sideways."""
         if not self._fitted and self.rows:
             self._fitted = True
-            self.table.resizeColumnToContents(LAYER)
-            self.table.setColumnWidth(LAYER, min(self.table.columnWidth(LAYER), _WIDEST_LAYER))
-        others = sum(self.table.columnWidth(column) for column in range(len(COLUMNS)) if column != NAME)
-        self.table.setColumnWidth(NAME, max(_LEAST_NAME, self.table.viewport().width() - others))
+            self.table.resizeColumnToContents(ranges.LAYER)
+            self.table.setColumnWidth(ranges.LAYER, min(self.table.columnWidth(ranges.LAYER), _WIDEST_LAYER))
+        others = sum(
+            self.table.columnWidth(column) for column in range(len(ranges.COLUMNS)) if column != ranges.NAME
+        )
+        self.table.setColumnWidth(ranges.NAME, max(_LEAST_NAME, self.table.viewport().width() - others))
 
     def _on_prices(self) -> None:
         shown = self._exploration.shown
         if shown is not None and self.rows:
-            prices = price_cells(shown, self.rows, self.prices.by_value, busy=self.prices.busy)
+            prices = ranges.price_cells(shown, self.rows, self.prices.by_value, busy=self.prices.busy)
             known = zip(self._model.cells, prices, strict=True)
-            self._model.fill_again([(*cells[:PRICE], price) for cells, price in known])
+            self._model.fill_again([(*cells[: ranges.PRICE], price) for cells, price in known])
 
     def _on_row(self) -> None:
         for index in self.table.selectionModel().selectedRows()[:1]:
@@ -128,7 +116,7 @@ class RangeDialog(Dialog):
         shown = self._exploration.shown
         if shown is not None:
             count = len(shown.schedule.steps)
-            found = range_table(shown.graph, self.rows, self.prices.by_value, count)
+            found = ranges.range_table(shown.graph, self.rows, self.prices.by_value, count)
             QGuiApplication.clipboard().setText(found.csv())
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -4,16 +4,7 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QGuiApplication, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
-from app.presenters.record_rows import (
-    BYTES,
-    BarPart,
-    asked_part,
-    bar_parts,
-    columns,
-    is_by_size,
-    record_cells,
-    record_table,
-)
+from app.presenters import record_rows as rows
 from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
@@ -55,7 +46,7 @@ class RecordDialog(Dialog):
         self.which.setVisible(len(reading.records) > 1)
         self.grouping = called(ChoiceBox(), "Rows")
         self.grouping.addItems([_BY_LAYER, _BY_SIZE])
-        self._rows = CellModel(columns(by_size=False), {0})
+        self._rows = CellModel(rows.columns(by_size=False), {0})
         self.table = sorted_table(self._rows, "Memory in use", 0)
         self.setLayout(
             in_column(
@@ -73,7 +64,7 @@ class RecordDialog(Dialog):
         self.which.currentIndexChanged.connect(self._show)
         self.grouping.currentIndexChanged.connect(self._fill)
         self._show()
-        self.table.sortByColumn(BYTES, Qt.SortOrder.DescendingOrder)
+        self.table.sortByColumn(rows.BYTES, Qt.SortOrder.DescendingOrder)
 
     @property
     def record(self) -> MemoryRecord:
@@ -81,7 +72,7 @@ class RecordDialog(Dialog):
 
     @property
     def by_size(self) -> bool:
-        return is_by_size(self.record, wanted=self.grouping.currentText() == _BY_SIZE)
+        return rows.is_by_size(self.record, wanted=self.grouping.currentText() == _BY_SIZE)
 
     def _buttons(self, open_graph: str) -> QHBoxLayout:
         self.profile = push_button(
@@ -118,10 +109,12 @@ class RecordDialog(Dialog):
         self._fill()
 
     def _fill(self) -> None:
-        self._rows.fill(record_cells(self.record, by_size=self.by_size), columns(by_size=self.by_size))
+        self._rows.fill(
+            rows.record_cells(self.record, by_size=self.by_size), rows.columns(by_size=self.by_size)
+        )
 
     def _copy(self) -> None:
-        QGuiApplication.clipboard().setText(record_table(self.record, by_size=self.by_size).csv())
+        QGuiApplication.clipboard().setText(rows.record_table(self.record, by_size=self.by_size).csv())
 
     def _copy_commands(self) -> None:
         QGuiApplication.clipboard().setText("\n".join(next_commands(self.record)))
@@ -139,15 +132,15 @@ class MemoryBar(QWidget):
     def __init__(self, theme: CurrentTheme) -> None:
         super().__init__()
         self._theme = theme
-        self._parts: tuple[BarPart, ...] = ()
-        self._asked: BarPart | None = None
+        self._parts: tuple[rows.BarPart, ...] = ()
+        self._asked: rows.BarPart | None = None
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
         theme.changed.connect(self.update)
 
     def show_record(self, record: MemoryRecord) -> None:
-        self._parts, self._asked = bar_parts(record), asked_part(record)
+        self._parts, self._asked = rows.bar_parts(record), rows.asked_part(record)
         self.setVisible(bool(self._parts))
         self.setAccessibleName("Memory: " + ", ".join(self.words))
         self.updateGeometry()
@@ -158,7 +151,7 @@ class MemoryBar(QWidget):
         return [f"{part.words} {format_bytes(part.bytes)}" for part in self._listed]
 
     @property
-    def _listed(self) -> list[BarPart]:
+    def _listed(self) -> list[rows.BarPart]:
         return [*self._parts, *([self._asked] if self._asked is not None else [])]
 
     def sizeHint(self) -> QSize:
@@ -193,12 +186,12 @@ class MemoryBar(QWidget):
             top += _ASKED_HIGH + _GAP
         self._draw_legend(painter, top)
 
-    def _draw(self, painter: QPainter, where: QRectF, part: BarPart) -> None:
+    def _draw(self, painter: QPainter, where: QRectF, part: rows.BarPart) -> None:
         color = self._theme.color(part.role)
         ink(painter, QPen(color, 1), self._brush(part, color))
         painter.drawRect(where)
 
-    def _brush(self, part: BarPart, color: QColor) -> QBrush:
+    def _brush(self, part: rows.BarPart, color: QColor) -> QBrush:
         if part.solid:
             return QBrush(color)
         if part.hatched:
@@ -217,8 +210,8 @@ class MemoryBar(QWidget):
                 place = QRectF(left + _SWATCH + 6, y, wide, height)
                 painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, words)
 
-    def _lines(self, width: int) -> list[list[tuple[BarPart, str, float, float]]]:
-        lines: list[list[tuple[BarPart, str, float, float]]] = [[]]
+    def _lines(self, width: int) -> list[list[tuple[rows.BarPart, str, float, float]]]:
+        lines: list[list[tuple[rows.BarPart, str, float, float]]] = [[]]
         left = 0.0
         for part, words in zip(self._listed, self.words, strict=True):
             wide = self.fontMetrics().horizontalAdvance(words) + 2.0

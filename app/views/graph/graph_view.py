@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -30,7 +30,6 @@ from app.views.common.view_models import ViewModels
 from app.views.graph.graph_legend import OVERVIEW_WIDTH, paint_legend, paint_overview
 from app.views.graph.kept_parts import KeptParts, PartPlace, StillPicture
 from app.views.graph.paint import GraphPainter, Part, PlayheadState
-from checkmate.ir.graph import Graph
 from checkmate.units import format_bytes
 
 _SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
@@ -51,11 +50,8 @@ class GraphView(QWidget):
     def __init__(self, models: ViewModels, what_ifs: UndoCommands | None) -> None:
         super().__init__()
         self._what_ifs, self._theme = what_ifs, models.theme
-        self._exploration, self._playhead, self._selection = exploration, playhead, selection = (
-            models.exploration,
-            models.playhead,
-            models.selection,
-        )
+        exploration = self._exploration = models.exploration
+        self._playhead, self._selection = models.playhead, models.selection
         self._folding: Folding | None = None
         self._layout: GraphLayout | None = None
         self._names = NameCut()
@@ -78,8 +74,8 @@ class GraphView(QWidget):
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
         exploration.constraints_changed.connect(self._on_constraints)
-        playhead.moved.connect(self._on_step)
-        selection.changed.connect(self._on_selection)
+        self._playhead.moved.connect(self._on_step)
+        self._selection.changed.connect(self._on_selection)
 
     @property
     def zoom_percent(self) -> int:
@@ -238,28 +234,20 @@ class GraphView(QWidget):
         self.zoom(1.0015 ** event.angleDelta().y(), event.position())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        walk = {
-            Qt.Key.Key_Left: (-1, False), Qt.Key.Key_Right: (1, False),
-            Qt.Key.Key_Up: (0, True), Qt.Key.Key_Down: (0, True),
-        }  # fmt: skip
-        selected = self._selected()
-        enter = Qt.Key.Key_Return, Qt.Key.Key_Enter
-        own = (*walk, *enter, Qt.Key.Key_Backspace)
-        if self._layout is None or event.key() not in own:
-            super().keyPressEvent(event)
-            return
-        box = self._layout.boxes[max(0, selected)]
-        if event.key() in enter:
+        key, boxes = Qt.Key(event.key()), () if self._layout is None else self._layout.boxes
+        along = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Up: 0, Qt.Key.Key_Down: 0}.get(key)
+        box = boxes[max(0, self._selected())] if boxes else None
+        if box is not None and key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.open_box(box, every=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
-            return
-        if event.key() == Qt.Key.Key_Backspace:
+        elif box is not None and key == Qt.Key.Key_Backspace:
             self.fold(self._frame_of(box.column + 0.5))
-            return
-        along, across = walk[Qt.Key(event.key())]
-        wanted = (box.column + along, box.backward != across)
-        for other in self._layout.boxes:
-            if (other.column, other.backward) == wanted:
-                self._select(other)
+        elif box is not None and along is not None:
+            wanted = box.column + along, box.backward != (along == 0)
+            for other in boxes:
+                if (other.column, other.backward) == wanted:
+                    self._select(other)
+        else:
+            super().keyPressEvent(event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
@@ -300,11 +288,27 @@ class GraphView(QWidget):
         """Its constraints are on all of the box, or on its op that writes most."""
         graph = self._exploration.graph
         assert graph is not None and self._what_ifs is not None
-        menu = what_if_menu(
-            self, graph, box, self._what_ifs, can_clear=not self._exploration.constraints.is_empty
-        )
+        menu, op, layer = QMenu(self), largest_op(graph, box), box.full_name.strip("_/ ")
+        op_name = short_name(graph.ops[op].name)
+        for target, name in (
+            (layer_target(graph, box.ops), layer),
+            (op_target(graph, op, op_name), op_name),
+        ):
+            if target is not None:
+                menu.addSeparator()
+                _add_switches(menu, target, name, self._what_ifs)
+        menu.addSeparator()
+        clear = menu.addAction(action("edit.clear").words, self._what_ifs.clear)
+        clear.setEnabled(not self._exploration.constraints.is_empty)
+        menu.addSeparator()
+        if box.copies > 1:
+            menu.addAction("Open one block", partial(self.open_box, box))
+            menu.addAction(f"Open all {box.copies} blocks", partial(self.open_box, box, every=True))
+        elif box.can_open:
+            menu.addAction(f"Open {layer}", partial(self.open_box, box))
         frame = self._frame_of(box.column + 0.5)
-        add_block_entries(menu, box, frame, self.open_box, self.fold)
+        if frame is not None:
+            menu.addAction(f"Fold {frame.name}", partial(self.fold, frame))
         return menu
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
@@ -371,9 +375,12 @@ class GraphView(QWidget):
             beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
             self._paint_legend(painter, QRectF(2, 0, self.width() - 4 - beside, self.height() - 2), ratio)
             if not self._fitted:
-                self._paint_overview(painter, self._layout)
+                seen = (-self._offset.x() / self._scale, self.width() / self._scale)
+                corner = QPointF(self.width() - 4, self.height() - 2)
+                paint_overview(painter, self._theme.now, self._layout, self._live, corner, seen)
         if self.hasFocus():
-            self._paint_focus(painter)
+            ink(painter, QPen(self._theme.color("accent"), 2))
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
         painter.end()
 
     def _paint_graph(self, painter: QPainter, placed: PartPlace) -> None:
@@ -390,7 +397,14 @@ class GraphView(QWidget):
                 for part in parts:
                     placed.draw(painter, part.draw)
 
-        self._paint_still(painter, drawn.still_part(), placed)
+        still, scale, origin = drawn.still_part(), placed.scale, replace(placed, offset=QPointF())
+        self._still.paint(
+            painter,
+            lambda inside: origin.draw(inside, still.draw),
+            of=(*still.looks, scale),
+            whole=QRectF(still.area.topLeft() * scale, still.area.size() * scale),
+            placed=placed,
+        )
         paint(drawn.across_parts(moment, placed.seen), self._edges)
         placed.draw(painter, partial(drawn.paint_focused_edges, moment=moment))
         paint((drawn.box_part(number, moment, detail) for number in boxes), self._boxes)
@@ -398,49 +412,20 @@ class GraphView(QWidget):
             placed.draw(painter, partial(drawn.paint_box, number=number, moment=moment, scale=detail))
         placed.draw(painter, partial(drawn.paint_tag, moment=moment))
 
-    def _paint_still(self, painter: QPainter, part: Part, placed: PartPlace) -> None:
-        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
-            placed.draw(painter, part.draw)
-            return
-        scale, origin = placed.scale, replace(placed, offset=QPointF())
-        self._still.paint(
-            painter,
-            lambda inside: origin.draw(inside, part.draw),
-            of=(*part.looks, scale),
-            whole=QRectF(part.area.topLeft() * scale, part.area.size() * scale),
-            offset=placed.offset,
-            size=placed.size,
-            ratio=placed.ratio,
-        )
-
     def _paint_legend(self, painter: QPainter, area: QRectF, ratio: float) -> None:
         locks, theme = bool(self._locked.any()), self._theme.now
-
-        def draw(inside: QPainter) -> None:
-            paint_legend(inside, theme, self.font(), area, locks)
-
-        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
-            draw(painter)
-            return
-        size, whole = self.size(), area.adjusted(-2, area.height() - _LEGEND, 2, 2)
-        of = theme, locks, area.getRect()
-        self._legend.paint(painter, draw, of=of, whole=whole, offset=QPointF(), size=size, ratio=ratio)
-
-    def _paint_focus(self, painter: QPainter) -> None:
-        ink(painter, QPen(self._theme.color("accent"), 2))
-        painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
-
-    def _paint_overview(self, painter: QPainter, layout: GraphLayout) -> None:
-        corner = QPointF(self.width() - 4, self.height() - 2)
-        seen = (-self._offset.x() / self._scale, self.width() / self._scale)
-        paint_overview(painter, self._theme.now, layout, self._live, corner, seen)
+        self._legend.paint(
+            painter,
+            lambda inside: paint_legend(inside, theme, self.font(), area, locks),
+            of=(theme, locks, area.getRect()),
+            whole=area.adjusted(-2, area.height() - _LEGEND, 2, 2),
+            placed=PartPlace(QPointF(), 1.0, self.size(), ratio),
+        )
 
     def _moment(self) -> PlayheadState:
         step = self._playhead.step
-        tag = f"step {step + 1} computing"
-        return PlayheadState(
-            self._live, self._repeats, self._first, self._locked, step, self._running(), self._selected(), tag
-        )
+        now = self._live, self._repeats, self._first, self._locked, step
+        return PlayheadState(*now, self._running(), self._selected(), f"step {step + 1} computing")
 
     def _running(self) -> int:
         shown = self._exploration.shown
@@ -452,42 +437,6 @@ class GraphView(QWidget):
         if self._layout is None or not 0 <= self._selection.op < len(self._layout.box_of):
             return -1
         return self._layout.box_of[self._selection.op]
-
-
-def what_if_menu(
-    parent: QWidget, graph: Graph, box: Box, what_ifs: UndoCommands, *, can_clear: bool
-) -> QMenu:
-    menu, op = QMenu(parent), largest_op(graph, box)
-    op_name, layers = short_name(graph.ops[op].name), layer_target(graph, box.ops)
-    entries: list[tuple[ConstraintTarget | None, str]] = [
-        (layers, box.full_name.strip("_/ ")),
-        (op_target(graph, op, op_name), op_name),
-    ]
-    for target, name in entries:
-        if target is not None:
-            menu.addSeparator()
-            _add_switches(menu, target, name, what_ifs)
-    menu.addSeparator()
-    clear = menu.addAction(action("edit.clear").words, what_ifs.clear)
-    clear.setEnabled(can_clear)
-    return menu
-
-
-def add_block_entries(
-    menu: QMenu,
-    box: Box,
-    frame: GroupFrame | None,
-    open_box: Callable[..., None],
-    fold: Callable[[GroupFrame], None],
-) -> None:
-    menu.addSeparator()
-    if box.copies > 1:
-        menu.addAction("Open one block", partial(open_box, box))
-        menu.addAction(f"Open all {box.copies} blocks", partial(open_box, box, every=True))
-    elif box.can_open:
-        menu.addAction(f"Open {box.full_name.strip('_/ ')}", partial(open_box, box))
-    if frame is not None:
-        menu.addAction(f"Fold {frame.name}", partial(fold, frame))
 
 
 def _add_switches(menu: QMenu, target: ConstraintTarget, name: str, what_ifs: UndoCommands) -> None:

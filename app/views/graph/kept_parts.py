@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPixmap
+from PySide6.QtGui import QPaintEngine, QPainter, QPixmap
 
 from app.views.common.painting import smooth
 from app.views.graph.paint import Part
@@ -114,13 +114,14 @@ class StillPicture:
         *,
         of: tuple[object, ...],
         whole: QRectF,
-        offset: QPointF,
-        size: QSize,
-        ratio: float,
+        placed: PartPlace,
     ) -> None:
-        """Paint the visible part of the drawing. ``draw`` draws it around its own origin, which lies at
-        ``offset`` in the view. ``of`` is all that its looks depend on. ``whole`` is the drawing's area,
-        ``size`` the view's. All are in pixels of the screen; the picture is ``ratio`` times as sharp."""
+        """Paint the visible part of a drawing, or all into a file. ``draw`` draws it around its own origin;
+        ``of`` is all that its looks depend on, ``whole`` its area, in pixels of the screen."""
+        offset, size, ratio = placed.offset, placed.size, placed.ratio
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            replace(placed, scale=1.0).draw(painter, draw)
+            return
         visible = QRectF(-offset, size.toSizeF()).intersected(whole)
         if visible.isEmpty():
             return

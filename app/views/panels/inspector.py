@@ -39,11 +39,8 @@ class Inspector(Panel):
 
     def __init__(self, models: ViewModels, what_ifs: UndoCommands, shown_edits: ShownEdits) -> None:
         super().__init__("Inspector")
-        self._exploration, self._playhead, self._selection = exploration, playhead, selection = (
-            models.exploration,
-            models.playhead,
-            models.selection,
-        )
+        exploration = self._exploration = models.exploration
+        playhead, selection = self._playhead, self._selection = models.playhead, models.selection
         self._name = SteadyLabel("title", wrap=True)
         tip = "What is in memory now (click beside the graph's boxes)"
         self.back = push_button("‹ Memory", lambda: selection.select(-1), "small", tip=tip)

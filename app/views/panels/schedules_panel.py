@@ -46,7 +46,7 @@ class SchedulesPanel(Panel):
         self.compare.setMinimumWidth(48)
         self.head.addWidget(self.compare)
         self._list = ScheduleTree(theme)
-        self._list.chosen.connect(self._choose)
+        self._list.chosen.connect(shown_edits.show)
         self._list.compared.connect(shown_edits.compare)
         self._list.renamed.connect(self._on_renamed)
         self._list.removed.connect(edits.remove)
@@ -110,7 +110,7 @@ class SchedulesPanel(Panel):
     def _show_better(self) -> None:
         better = self._exploration.better
         if better is not None:
-            self._choose(better)
+            self._shown_edits.show(better)
 
     def _mark(self, found: ListedSchedule) -> str | None:
         """Return the letter before a schedule; None if nothing is compared."""
@@ -119,9 +119,6 @@ class SchedulesPanel(Panel):
             return None
         shown = self._exploration.shown
         return "B" if found.key == other.key else "A" if shown is not None and found.key == shown.key else ""
-
-    def _choose(self, found: ListedSchedule) -> None:
-        self._shown_edits.show(found)
 
     @property
     def _meant(self) -> ListedSchedule | None:
@@ -136,8 +133,7 @@ class SchedulesPanel(Panel):
             self._rename(self._meant)
 
     def write_note(self) -> QInputDialog | None:
-        found = self._meant
-        return None if found is None else self._ask_note(found)
+        return None if self._meant is None else self._ask_note(self._meant)
 
     def remove(self) -> None:
         if self._meant is not None:
@@ -165,7 +161,7 @@ class SchedulesPanel(Panel):
 
     def menu_of(self, found: ListedSchedule) -> QMenu:
         own, menu = self._exploration.listing.of(found), QMenu(self)
-        menu.addAction("Show (A)", lambda: self._choose(found))
+        menu.addAction("Show (A)", lambda: self._shown_edits.show(found))
         menu.addAction("Compare with it (B)", lambda: self._shown_edits.compare(found))
         stop = menu.addAction("Stop comparing", lambda: self._shown_edits.compare(None))
         stop.setEnabled(self._comparison.other is not None)

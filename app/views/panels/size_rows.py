@@ -1,21 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QSlider, QSpinBox, QWidget
 
 from app.models.exploration import Exploration
 from app.models.scales import BatchScale, InputScale
-from app.presenters.sizes import (
-    INPUT_TIP,
-    OFFER,
-    TIP,
-    coming_words,
-    input_coming_words,
-    input_reach_words,
-    reach_words,
-)
+from app.presenters import sizes
 from app.views.common.texts import ElidedLabel
 from app.views.common.widgets import NO_EDGES, command_button, in_column, in_row, label, push_button
 from app.workers.background import later
@@ -24,24 +14,25 @@ BEYOND = 1.25  # how far a slider goes past the size that fits
 
 
 class ScaleRow(QWidget):
-    """Two lines: a slider with what stands beside it, and what is said of it. ``debounce_ms``: after the last
-    move ``ask`` is called. ``way_back``: gives what leads back to the size that was profiled; None where that
-    is on screen. Signals: ``room_wanted(pixels)``: the row came, went, or needs other room."""
+    """Two lines: a slider with what stands beside it, and what is said of it. ``debounce_ms`` after the last
+    move, ``scale`` is asked for the size. Signal ``room_wanted(pixels)``: the row came, went, or needs other
+    room."""
 
     room_wanted = Signal(int)
+    _scale: BatchScale | InputScale
 
-    def __init__(
-        self, debounce_ms: int, ask: Callable[[], None], way_back: Callable[[], Callable[[], None] | None]
-    ) -> None:
+    def __init__(self, exploration: Exploration, scale: BatchScale | InputScale, debounce_ms: int) -> None:
         super().__init__()
-        self._way_back = way_back
+        self._exploration, self._scale = exploration, scale
         self.slider, self.words = QSlider(Qt.Orientation.Horizontal), ElidedLabel("muted")
         self.back, self.profile = push_button("Back", self._go_back, "small"), QPushButton("Profile it")
         self.profile.setObjectName("link")
-        self._timer = later(self, debounce_ms, ask)
+        self._timer = later(self, debounce_ms, lambda: scale.ask(self.slider.value()))
         self._first, self._second = in_row(), in_row(self.words, None, self.profile)
         self.setLayout(in_column(self._first, self._second, gap=2, edges=NO_EDGES))
         self.hide()
+        self.slider.valueChanged.connect(self._on_moved)
+        scale.changed.connect(self._refresh)
 
     @property
     def _is_choosing(self) -> bool:
@@ -49,9 +40,15 @@ class ScaleRow(QWidget):
 
     def _go_back(self) -> None:
         self._timer.stop()
-        lead = self._way_back()
+        lead = self._scale.way_back
         if lead is not None:
             lead()
+
+    def _on_moved(self, size: int) -> None:
+        raise NotImplementedError
+
+    def _refresh(self) -> None:
+        raise NotImplementedError
 
 
 DEBOUNCE_MS = 300
@@ -66,15 +63,14 @@ class BatchRow(ScaleRow):
 
     largest_wanted = Signal()
     profile_wanted = Signal(int)
+    _scale: BatchScale
 
     def __init__(self, exploration: Exploration, scale: BatchScale) -> None:
-        super().__init__(DEBOUNCE_MS, lambda: scale.ask(self.spin.value()), lambda: scale.way_back)
-        self._exploration, self._scale, self.spin = exploration, scale, QSpinBox()
+        super().__init__(exploration, scale, DEBOUNCE_MS)
+        self.spin = QSpinBox()
         self._lay_out()
-        self.slider.valueChanged.connect(self._on_moved)
         self.spin.valueChanged.connect(self._on_moved)
         self.profile.clicked.connect(lambda: self.profile_wanted.emit(self.spin.value()))
-        scale.changed.connect(self._refresh)
 
     def _lay_out(self) -> None:
         search = command_button("solve.batch", self.largest_wanted.emit, "Batch")
@@ -131,10 +127,10 @@ class BatchRow(ScaleRow):
         if reach is None:
             return
         if batch != self._scale.batch:
-            said = coming_words(batch, reach.plain.peak(batch))
+            said = sizes.coming_words(batch, reach.plain.peak(batch))
         else:
-            said = reach_words(batch, reach.kept(budget), reach.fits(budget))
-        self.words.set_whole(said, f"{said}.\n{TIP.format(base=reach.plain.sizes[0])}")
+            said = sizes.reach_words(batch, reach.kept(budget), reach.fits(budget))
+        self.words.set_whole(said, f"{said}.\n{sizes.TIP.format(base=reach.plain.sizes[0])}")
 
 
 INPUT_DEBOUNCE_MS = 600  # each size that is explored is a trace
@@ -149,16 +145,15 @@ class InputRow(ScaleRow):
     ``room_wanted`` as ``ScaleRow`` says."""
 
     profile_wanted = Signal()
+    _scale: InputScale
 
     def __init__(self, exploration: Exploration, scale: InputScale) -> None:
-        super().__init__(INPUT_DEBOUNCE_MS, lambda: scale.ask(self.slider.value()), lambda: scale.way_back)
-        self._exploration, self._scale, self._room = exploration, scale, 0
+        super().__init__(exploration, scale, INPUT_DEBOUNCE_MS)
+        self._room = 0
         self.size_words, self.offer = QLabel(), QPushButton("Input size")
         self._lay_out()
-        self.slider.valueChanged.connect(self._on_moved)
         self.offer.clicked.connect(scale.prepare)
         self.profile.clicked.connect(self.profile_wanted)
-        scale.changed.connect(self._refresh)
 
     def _lay_out(self) -> None:
         first = self._first
@@ -170,7 +165,7 @@ class InputRow(ScaleRow):
         first.addWidget(self.size_words)
         first.addStretch(1)  # while there is no slider
         first.addWidget(self.back)
-        self.offer.setToolTip(OFFER)
+        self.offer.setToolTip(sizes.OFFER)
         self.offer.setObjectName("link")
         self.back.setAccessibleName("Back to the profiled input size")
         self.profile.setToolTip("Load the model, and measure it at this input size")
@@ -211,12 +206,12 @@ class InputRow(ScaleRow):
             said, tip = ("Tracing other sizes…" if scale.busy else ""), ""
         else:
             traced = ", ".join(map(levels.words, reach.plain.sizes))
-            tip = INPUT_TIP.format(traced=traced)
+            tip = sizes.INPUT_TIP.format(traced=traced)
             if level != scale.level:
-                said = input_coming_words(levels.words, level, reach.plain.peak(level))
+                said = sizes.input_coming_words(levels.words, level, reach.plain.peak(level))
                 said += "; tracing…" if scale.busy else ""
             else:
-                said = input_reach_words(levels.words, level, reach.kept(budget), reach.fits(budget))
+                said = sizes.input_reach_words(levels.words, level, reach.kept(budget), reach.fits(budget))
         self.words.setVisible(bool(said))
         self.words.set_whole(said, f"{said}.\n{tip}".strip())
 

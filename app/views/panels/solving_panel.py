@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
@@ -26,11 +26,10 @@ _WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is
 
 class SolvingPanel(Panel):
     """Shows the solve, and why nothing fits if so. Its buttons are connected by who owns it. Signals:
-    ``clear_wanted``: drop the constraints; ``op_wanted(op)``: show the op that needs too much;
-    ``budget_wanted(bytes)``: take this budget; ``room_wanted(pixels)``: it needs to be higher."""
+    ``op_wanted(op)``: show the op that needs too much; ``budget_wanted(bytes)``: take this budget;
+    ``room_wanted(pixels)``: it needs to be higher."""
 
     _LEAST = 120
-    clear_wanted = Signal()
     op_wanted = Signal(int)
     budget_wanted = Signal(object)
     room_wanted = Signal(int)
@@ -52,18 +51,10 @@ class SolvingPanel(Panel):
         self._plotted: tuple[Solve, int, int, float | None] | None = None  # what the plot shows
         self._clock = every(self, 250, self._on_clock)
         on(self._on_solve, exploration.solve_changed, exploration.graph_changed, exploration.passing_changed)
-        on(
-            self._on_solve,
-            exploration.budget_changed,
-            exploration.known_changed,
-            exploration.standing_changed,
-        )
-        on(
-            self._on_constraints,
-            exploration.constraints_changed,
-            exploration.known_changed,
-            exploration.shown_changed,
-        )
+        on(self._on_solve, exploration.budget_changed, exploration.known_changed)
+        exploration.standing_changed.connect(self._on_solve)
+        on(self._on_constraints, exploration.constraints_changed, exploration.known_changed)
+        exploration.shown_changed.connect(self._on_constraints)
         self._on_solve()
         self._on_constraints()
 
@@ -108,7 +99,7 @@ class SolvingPanel(Panel):
     def _under_row(self) -> QWidget:
         self.under = QWidget()
         self._under_text = label("", muted=True, wrap=True)
-        self.clear = command_button("edit.clear", self.clear_wanted.emit, "Clear")
+        self.clear = command_button("edit.clear", text="Clear")
         self.clear.setObjectName("small")
         self.under.setLayout(in_row((self._under_text, 1), self.clear, edges=NO_EDGES))
         return self.under
@@ -187,10 +178,8 @@ class SolvingPanel(Panel):
         said = "" if standing is None else on_screen(standing)
         self._on_screen.setText(said)
         self._on_screen.setVisible(bool(said))
-        chosen, without = (
-            standing is not None and standing.replaceable,
-            standing is not None and standing.fit in _WITHOUT,
-        )
+        chosen = standing is not None and standing.replaceable
+        without = standing is not None and standing.fit in _WITHOUT
         if standing is not None:
             self._use.setText(f"Use {format_bytes(standing.shown.peak_bytes)}")
         self.stop.setVisible(solve is not None and solve.running)
@@ -224,12 +213,13 @@ class SolvingPanel(Panel):
         self._fit()
 
     def _draw(self, solve: Solve, elapsed: float) -> None:
-        graph = solve.what_if.graph
-        height = (
-            _extra(graph.base_cost or 1.0)
-            if solve.aim is None
-            else _in_unit(solve.best[0][1] if solve.best else 1)
-        )
+        base, least = solve.what_if.graph.base_cost or 1.0, solve.best[0][1] if solve.best else 1
+        name, size = byte_unit(least)
+        unit, room = ("%", 0.05) if solve.aim is None else (name, 1e-6)
+
+        def height(value: float) -> float:
+            return 100 * (value / base - 1) if solve.aim is None else value / size
+
         for curve, points in ((self._best, solve.best), (self._bound, solve.bounds)):
             if points:
                 # Each figure holds until the next one: steps, not slopes.
@@ -238,31 +228,24 @@ class SolvingPanel(Panel):
             else:
                 curve.setData([], [])
         self._plot.setXRange(0, max(elapsed, 0.1), padding=0)
-        unit = "%" if solve.aim is None else byte_unit(solve.best[0][1] if solve.best else 1)[0]
-        heights = [height(value) for _, value in (*solve.best, *solve.bounds)]
+        heights, axis = (
+            [height(value) for _, value in (*solve.best, *solve.bounds)],
+            self._plot.getAxis("left"),
+        )
         if not heights:
-            self._plot.getPlotItem().getAxis("left").setTicks([])  # no figures of an earlier solve
-        else:
-            low, high = min(heights), max(heights)
-            room = max(0.08 * (high - low), 1e-4 * abs(high), 0.05 if solve.aim is None else 1e-6)
-            low, high = low - room, high + room
-            self._plot.setYRange(low, high, padding=0)
-            ticks = nice_ticks(low, high, 2) or nice_ticks(low, high, 4)  # of two, none may lie in between
-            self._plot.getPlotItem().getAxis("left").setTicks([[(t, f"{t:.6g} {unit}") for t in ticks]])
+            axis.setTicks([])  # no figures of an earlier solve
+            return
+        low, high = min(heights), max(heights)
+        room = max(0.08 * (high - low), 1e-4 * abs(high), room)
+        low, high = low - room, high + room
+        self._plot.setYRange(low, high, padding=0)
+        ticks = nice_ticks(low, high, 2) or nice_ticks(low, high, 4)  # of two, none may lie in between
+        axis.setTicks([[(t, f"{t:.6g} {unit}") for t in ticks]])
 
 
 def _tightest_op(solve: Solve | None) -> int | None:
     tightest = None if solve is None or solve.status != "infeasible" else solve.tightest
     return None if tightest is None or tightest.at_end else tightest.op
-
-
-def _extra(base: float) -> Callable[[float], float]:
-    return lambda cost: 100 * (cost / base - 1)
-
-
-def _in_unit(least: float) -> Callable[[float], float]:
-    size = byte_unit(least)[1]
-    return lambda count: count / size
 
 
 class _Seconds(pg.AxisItem):  # type: ignore[misc]

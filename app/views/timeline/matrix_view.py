@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.models.span import StepSpan
-from app.presenters.matrix_image import (
-    ONLY_A,
-    RECOMPUTED,
-    Cells,
-    compared_image,
-    computed_image,
-    enlarge,
-    hatched,
-    held_strength,
-    thicken,
-)
+from app.presenters import matrix_image as images
 from app.presenters.pointer_words import cell_words, compared_words, crowd_words
 from app.state.knowledge import ListedSchedule
 from app.theme import Theme
@@ -58,7 +50,7 @@ class MatrixView(SpanKeys, QWidget):
         self._title, self._exploration, self._comparison = title, models.exploration, models.comparison
         self._playhead, self._selection = models.playhead, models.selection
         self._span, self._theme = models.span, models.theme
-        self._drawn: tuple[tuple[object, ...], QImage] | None = None
+        self._drawn: tuple[_Wanted, QImage] | None = None
         self._lines: tuple[tuple[int, bool], int] | None = None
         self._with_playhead = True
         self.sharpness = 1.0  # pixels of the picture to one of the screen; a printed figure has more
@@ -107,10 +99,10 @@ class MatrixView(SpanKeys, QWidget):
         side = max(10.0, min(self.width() - _LEFT - _RIGHT, self.height() - _TOP - below))
         return QRectF(_LEFT, _TOP, side, side)
 
-    def _cells(self, n: int) -> Cells:
+    def _cells(self, n: int) -> images.Cells:
         (top, bottom), (left, right) = self._span.rows, self._span.columns
         row, column = min(math.floor(top), n - 1), min(math.floor(left), n - 1)
-        return Cells(row, max(row + 1, math.ceil(bottom)), column, max(column + 1, math.ceil(right)))
+        return images.Cells(row, max(row + 1, math.ceil(bottom)), column, max(column + 1, math.ceil(right)))
 
     def _place(self, row: float, column: float) -> QPointF:
         area, (top, bottom), (left, right) = self._area(), self._span.rows, self._span.columns
@@ -125,21 +117,18 @@ class MatrixView(SpanKeys, QWidget):
         across = min(1.0, max(0.0, (position.x() - area.left()) / area.width()))
         return top + down * (bottom - top), left + across * (right - left)
 
-    def _picture(self, shown: ListedSchedule, cells: Cells, place: QRectF) -> QImage:
+    def _picture(self, shown: ListedSchedule, cells: images.Cells, place: QRectF) -> QImage:
         width, height = max(1, round(place.width())), max(1, round(place.height()))
-        ratio, other = self.devicePixelRatioF() * self.sharpness, self._comparison.other
-        theme = self._theme.now
-        key = (shown, other, cells, width, height, ratio, theme)
-        if self._drawn is None or self._drawn[0] != key:
-            if other is not None:
-                size = width, height
-                made = compared_picture(shown, other, self._title, cells, size, ratio, theme)
+        ratio = self.devicePixelRatioF() * self.sharpness
+        wanted = _Wanted(shown, self._comparison.other, cells, width, height, ratio, self._theme.now)
+        if self._drawn is None or self._drawn[0] != wanted:
+            if wanted.other is not None:
+                made = _compared_picture(wanted, wanted.other, self._title)
             else:
-                make = computed_picture if self._title == "R" else held_picture
-                made = make(shown, cells, width, height, ratio, theme)
+                made = _computed_picture(wanted) if self._title == "R" else _held_picture(wanted)
             if self.sharpness > 1:  # cells with sharp edges, where a printer would blur them
-                made = made.scaled(round(ratio * width), round(ratio * height))
-            self._drawn = key, made
+                made = made.scaled(wanted.columns, wanted.rows)
+            self._drawn = wanted, made
         return self._drawn[1]
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -220,17 +209,15 @@ class MatrixView(SpanKeys, QWidget):
             self._lines = key, max(1, *(len(self._in_lines(self._legend(title))) for title in _WHAT))
         return self._lines[1]
 
-    def _paint_grid(self, painter: QPainter, area: QRectF, cells: Cells) -> None:
+    def _paint_grid(self, painter: QPainter, area: QRectF, cells: images.Cells) -> None:
         step = self._place(1, 1) - self._place(0, 0)
         painter.setPen(QPen(self._theme.color("border"), 1))
         if step.x() >= _GRID:
             for column in range(cells.left + 1, cells.right):
-                x = self._place(0, column).x()
-                down(painter, area, x)
+                down(painter, area, self._place(0, column).x())
         if step.y() >= _GRID:
             for row in range(cells.top + 1, cells.bottom):
-                y = self._place(row, 0).y()
-                across(painter, area, y)
+                across(painter, area, self._place(row, 0).y())
 
     def _paint_cursors(self, painter: QPainter, area: QRectF, shown: ListedSchedule) -> None:
         if self._with_playhead:
@@ -264,9 +251,8 @@ class MatrixView(SpanKeys, QWidget):
 
     def _paint_chosen(self, painter: QPainter, area: QRectF, chosen: tuple[int, int]) -> None:
         above, below = (self._place(self._span.stage(p), 0).y() for p in (chosen[0], chosen[1] + 1))
-        painter.fillRect(
-            QRectF(area.left(), above, area.width(), below - above), self._theme.color("accent", 38)
-        )
+        rows = QRectF(area.left(), above, area.width(), below - above)
+        painter.fillRect(rows, self._theme.color("accent", 38))
         painter.setPen(QPen(self._theme.color("accent"), 1))
         for y in (above, below):
             across(painter, area, y)
@@ -315,11 +301,11 @@ class MatrixView(SpanKeys, QWidget):
         if under != self._under:
             self._under = under
             self.update()
+        words = ""
         if shown is not None and under is not None:
             words = self._words_at(shown, under)
-        else:
-            below = event.position().y() > self._area().bottom()
-            words = "\n".join(entry.words for entry in self._legend(self._title)) if below else ""
+        elif event.position().y() > self._area().bottom():
+            words = "\n".join(entry.words for entry in self._legend(self._title))
         QToolTip.showText(event.globalPosition().toPoint(), words, self)
 
     def _words_at(self, shown: ListedSchedule, place: QPointF) -> str:
@@ -360,49 +346,57 @@ _SHADES = 256
 _THIN = 3  # pixels; smaller cells of R are drawn larger
 
 
-def computed_picture(
-    shown: ListedSchedule, cells: Cells, width: int, height: int, ratio: float, theme: Theme
-) -> QImage:
-    """Cells of R at a size in pixels of 1/96 inch, each of which has ``ratio`` pixels of the screen."""
-    most = max(width, height)
-    small = computed_image(shown.graph, shown.matrices, most, cells)
-    colors = [theme.color(role, a).rgba() for role, a in zip(_ROLES, _ALPHA, strict=True)]
-    if cells.bottom - cells.top <= height / _THIN:
-        return _indexed(small, colors)
-    # Thin cells are enlarged from 96 dots an inch: as thick on a dense screen.
-    large = thicken(enlarge(small, height, width), RECOMPUTED)
-    return _indexed(enlarge(large, round(ratio * height), round(ratio * width)), colors)
+class _Wanted(NamedTuple):
+    """A picture of some cells, in pixels of 1/96 inch, each of which has ``ratio`` pixels of the screen."""
+
+    shown: ListedSchedule
+    other: ListedSchedule | None
+    cells: images.Cells
+    width: int
+    height: int
+    ratio: float
+    theme: Theme
+
+    @property
+    def rows(self) -> int:
+        return round(self.ratio * self.height)
+
+    @property
+    def columns(self) -> int:
+        return round(self.ratio * self.width)
+
+    @property
+    def is_thin(self) -> bool:
+        return self.cells.bottom - self.cells.top > self.height / _THIN
+
+    def colors(self, roles: Sequence[str], alphas: Sequence[int]) -> list[int]:
+        return [self.theme.color(role, a).rgba() for role, a in zip(roles, alphas, strict=True)]
+
+    def thick(self, small: NDArray[np.uint8], least: int) -> NDArray[np.uint8]:
+        """Enlarge thin cells from 96 dots an inch: as thick on a dense screen."""
+        large = images.thicken(images.enlarge(small, self.height, self.width), least)
+        return images.enlarge(large, self.rows, self.columns)
 
 
-def held_picture(
-    shown: ListedSchedule, cells: Cells, width: int, height: int, ratio: float, theme: Theme
-) -> QImage:
-    """Cells of S. A pixel that stands for many cells is as dark as many of them are held."""
-    rows, columns = round(ratio * height), round(ratio * width)
-    strength = held_strength(shown.graph, shown.matrices, cells, rows, columns)
+def _computed_picture(of: _Wanted) -> QImage:
+    small = images.computed_image(of.shown.graph, of.shown.matrices, max(of.width, of.height), of.cells)
+    made = of.thick(small, images.RECOMPUTED) if of.is_thin else small
+    return _indexed(made, of.colors(_ROLES, _ALPHA))
+
+
+def _held_picture(of: _Wanted) -> QImage:
+    """A pixel that stands for many cells is as dark as many of them are held."""
+    strength = images.held_strength(of.shown.graph, of.shown.matrices, of.cells, of.rows, of.columns)
     shades = np.rint(strength * (_SHADES - 1)).astype(np.uint8)
-    return _indexed(shades, [theme.color("held", shade).rgba() for shade in range(_SHADES)])
+    return _indexed(shades, of.colors(["held"] * _SHADES, range(_SHADES)))
 
 
-def compared_picture(
-    shown: ListedSchedule,
-    other: ListedSchedule,
-    which: str,
-    cells: Cells,
-    size: tuple[int, int],
-    ratio: float,
-    theme: Theme,
-) -> QImage:
-    width, height = size
-    roles = zip(_COMPARED_ROLES, _COMPARED_ALPHA, strict=True)
-    colors = [theme.color(role, alpha).rgba() for role, alpha in roles]
-    rows, columns = round(ratio * height), round(ratio * width)
-    if which == "R" and cells.bottom - cells.top > height / _THIN:
-        small = compared_image(shown.matrices, other.matrices, which, max(width, height), cells)
-        large = enlarge(thicken(enlarge(small, height, width), ONLY_A), rows, columns)
-        return _indexed(large, colors)
-    small = compared_image(shown.matrices, other.matrices, which, max(rows, columns), cells)
-    return _indexed(hatched(small, rows, columns), colors)
+def _compared_picture(of: _Wanted, other: ListedSchedule, which: str) -> QImage:
+    thin = which == "R" and of.is_thin
+    most = max(of.width, of.height) if thin else max(of.rows, of.columns)
+    small = images.compared_image(of.shown.matrices, other.matrices, which, most, of.cells)
+    made = of.thick(small, images.ONLY_A) if thin else images.hatched(small, of.rows, of.columns)
+    return _indexed(made, of.colors(_COMPARED_ROLES, _COMPARED_ALPHA))
 
 
 def _indexed(image: NDArray[np.uint8], colors: list[int]) -> QImage:

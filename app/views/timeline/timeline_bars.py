@@ -43,7 +43,7 @@ class SpanBar(QWidget):
         self.clear = command_button("view.clear_range", lambda: span.choose(None), "✕")
         self.axis = command_button("view.step_axis", span.toggle_axis, "Steps")
         self.whole = command_button("view.whole_step", span.show_whole, "Whole step")
-        self.ways = command_button("view.bands", self._offer_ways, "Curve ▾")
+        self.ways = command_button("view.bands", lambda: open_below(self.menu, self.ways), "Curve ▾")
         self.menu = QMenu(self)
         choice = QActionGroup(self)
         for way in _WAYS:
@@ -72,9 +72,6 @@ class SpanBar(QWidget):
         assert self._exploration.plain is not None
         own = self._exploration.listing.of(shown)
         return timeline_text(shown_name(shown, self._exploration.plain, own), shown)
-
-    def _offer_ways(self) -> None:
-        open_below(self.menu, self.ways)
 
     def _refresh(self) -> None:
         axis, text = self._span.axis, self.text()
@@ -108,9 +105,8 @@ class CompareBar(QWidget):
         self._sentence = ElidedLabel()
         self._sentence.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.swap = called(push_button("⇄", edits.swap, "small"), "Swap A and B", "Swap A and B")
-        self.close_button = called(
-            push_button("✕", lambda: edits.compare(None), "small"), "Stop comparing", "Stop comparing"
-        )
+        stop = "Stop comparing"
+        self.close_button = called(push_button("✕", lambda: edits.compare(None), "small"), stop, stop)
         self._key = _Key(theme)
         parts = (self._sentence, 1), self._key, self.swap, self.close_button
         self.setLayout(in_row(*parts, gap=8, edges=NO_EDGES))
@@ -123,9 +119,8 @@ class CompareBar(QWidget):
 
     def _refresh(self) -> None:
         self.setVisible(self._comparison.active)
-        text = self.text()
         self._key.setVisible(self.width() > 620)
-        self._sentence.set_whole(text)
+        self._sentence.set_whole(self.text())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -188,9 +183,6 @@ class LinesMenu(QMenu):
         self.setAccessibleName("Lines across the memory curve")
         self._group = QActionGroup(self)
         self.aboutToShow.connect(self.fill)
-
-    def offer(self, button: QWidget) -> None:
-        open_below(self, button)
 
     def fill(self) -> None:
         self.clear()

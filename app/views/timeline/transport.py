@@ -16,7 +16,7 @@ from app.theme import CurrentTheme
 from app.views.common.painting import smooth
 from app.views.common.texts import SteadyLabel
 from app.views.common.widgets import NO_EDGES, called, command_button, in_row
-from app.views.graph.kept_parts import StillPicture
+from app.views.graph.kept_parts import PartPlace, StillPicture
 
 
 class Transport(QWidget):
@@ -101,9 +101,7 @@ class _ScrubBar(QWidget):
             lambda inside: self._paint_still(inside, shown),
             of=(shown, self._theme.now, self.width(), self.height()),
             whole=QRectF(self.rect()),
-            offset=QPointF(),
-            size=self.size(),
-            ratio=painter.deviceTransform().m11(),
+            placed=PartPlace(QPointF(), 1.0, self.size(), painter.deviceTransform().m11()),
         )
         painter.setPen(Qt.PenStyle.NoPen)
         middle = self.height() / 2

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QMainWindow, QMessageBox, QStackedWidget, QWidget
 
 from app.models.cursors import Playhead, Selection
 from app.models.placements import LineChoice
-from app.models.recovery import Explored, Recent
+from app.models.recovery import Explored, Recent, Recovery
 from app.models.scales import BatchScale, InputScale
 from app.models.session import Session
 from app.models.undo import UndoCommands
@@ -48,6 +48,7 @@ class BaseWindow(QMainWindow):
         theme: CurrentTheme,
         *,
         batch_size: int | None = None,
+        recovery: Recovery | None = None,
         recent: Recent | None = None,
         log: Path | None = None,
         settings: QSettings | None = None,
@@ -55,6 +56,7 @@ class BaseWindow(QMainWindow):
         super().__init__()
         self._settings, self._recent, self._log = settings, recent, log
         self.session, self.theme, self._batch_size = session, theme, batch_size
+        self.recovery = recovery  # restores what a window that did not close has left
         self.line_choice, self.batch_scale = LineChoice(self), BatchScale(session, self)
         self.input_scale = InputScale(session, self)
         self.preferences = Preferences(settings, theme, session, self.line_choice, self)
@@ -76,6 +78,10 @@ class BaseWindow(QMainWindow):
         self._column = in_column(self.measuring, self.notice, (self._stack, 1), gap=0, edges=NO_EDGES)
         central.setLayout(self._column)
         self.setCentralWidget(central)
+        self._begin()
+
+    def _begin(self) -> None:
+        raise NotImplementedError
 
     def _copy_report(self, sentence: str, hint: str) -> None:
         text = problem_report(sentence, hint, self.session.exploration.graph, self._log)
@@ -151,16 +157,7 @@ class BaseWindow(QMainWindow):
             return
         from app.views.window.explorer import Explorer
 
-        self._explorer = Explorer(
-            self.session,
-            self.playhead,
-            self.selection,
-            self.what_ifs,
-            self.theme,
-            self.line_choice,
-            self.batch_scale,
-            self.input_scale,
-        )
+        self._explorer = Explorer(self)
         self._stack.addWidget(self._explorer)
         self._explorer.area.changed.connect(self.panels_changed)
         if self._settings is not None:

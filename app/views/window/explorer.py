@@ -8,25 +8,21 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QSplitter, QWidget
 
 from app.actions import action
-from app.models.cursors import Playhead, Selection
 from app.models.exploration import Exploration
-from app.models.placements import LineChoice, MemoryLines, Placing
-from app.models.scales import BatchScale, InputScale
-from app.models.session import Session
-from app.models.undo import ListEdits, ShownEdits, UndoCommands
+from app.models.placements import MemoryLines, Placing
+from app.models.undo import ListEdits, ShownEdits
 from app.presenters import view_tables as tables
 from app.presenters.paper import FigureFile, Shows
 from app.presenters.solve_text import in_brief, on_screen
 from app.presenters.view_tables import ViewTable
 from app.state.knowledge import ListedSchedule
 from app.state.solve import LONGER_SECONDS
-from app.theme import CurrentTheme
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel, PanelDock
 from app.views.common.texts import ElidedLabel
 from app.views.common.view_models import ViewModels
 from app.views.common.view_saver import SavableView, ViewSaver
-from app.views.common.widgets import NO_EDGES, bring_up, command_button, in_row
+from app.views.common.widgets import NO_EDGES, bring_up, command_button, in_row, open_below
 from app.views.dialogs.cards_dialog import CardsDialog
 from app.views.dialogs.export_dialog import FigureDialog
 from app.views.dialogs.range_dialog import RangeDialog
@@ -44,6 +40,7 @@ from app.views.timeline.curve_view import CurveView
 from app.views.timeline.matrix_view import MatrixView
 from app.views.timeline.timeline_bars import CompareBar, LinesMenu, SpanBar
 from app.views.timeline.transport import Transport
+from app.views.window.base_window import BaseWindow
 from app.views.window.panel_area import PanelArea
 from checkmate.errors import CheckmateError
 
@@ -59,27 +56,18 @@ class Explorer(QWidget):
     """The graph, and the other panels as docks around it. Every view observes the models; nothing here holds
     state."""
 
-    def __init__(
-        self,
-        session: Session,
-        playhead: Playhead,
-        selection: Selection,
-        what_ifs: UndoCommands,
-        theme: CurrentTheme,
-        line_choice: LineChoice,
-        scale: BatchScale,
-        input_scale: InputScale,
-    ) -> None:
+    def __init__(self, window: BaseWindow) -> None:
         super().__init__()
-        self._session, self._what_ifs, self._line_choice = session, what_ifs, line_choice
+        self._session, self._what_ifs = session, what_ifs = window.session, window.what_ifs
+        exploration, selection, theme = session.exploration, window.selection, window.theme
+        self._line_choice = window.line_choice
         self._range: RangeDialog | None = None
         self._cards: CardsDialog | None = None
-        exploration = session.exploration
-        self.models = ViewModels.of(exploration, playhead, selection, theme, self)
+        self.models = ViewModels.of(exploration, window.playhead, selection, theme, self)
         self.comparison, self.span = self.models.comparison, self.models.span
         self.shown_edits = ShownEdits(exploration, self.comparison, what_ifs.stack)
-        self.budget, self.batch = BudgetPanel(exploration, theme), BatchRow(exploration, scale)
-        self.input_size = InputRow(exploration, input_scale)
+        self.budget, self.batch = BudgetPanel(exploration, theme), BatchRow(exploration, window.batch_scale)
+        self.input_size = InputRow(exploration, window.input_scale)
         self.batch.add_offer(self.input_size.offer)
         self._rows_room: dict[QWidget, int] = {}
         for row in (self.batch, self.input_size):
@@ -115,7 +103,7 @@ class Explorer(QWidget):
         self.solving.more.clicked.connect(lambda: session.solve(LONGER_SECONDS))
         self.solving.minimum.clicked.connect(self.budget.aim_at_least)
         self.solving.show_best.clicked.connect(self.shown_edits.show_best)
-        self.solving.clear_wanted.connect(self._what_ifs.clear)
+        self.solving.clear.clicked.connect(self._what_ifs.clear)
         self.solving.op_wanted.connect(self._show_op)
         self.solving.budget_wanted.connect(self.budget.choose)
         self.inspector.changed_height.connect(lambda: QTimer.singleShot(0, self, self.area.fit))
@@ -213,7 +201,7 @@ class Explorer(QWidget):
 
     def offer_lines(self) -> None:
         self.area.show_panel("timeline")
-        self.lines_menu.offer(self.span_bar.ways)
+        open_below(self.lines_menu, self.span_bar.ways)
 
     def open_cards(self) -> CardsDialog:
         if self._cards is None:
@@ -276,11 +264,9 @@ def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Explo
         return None if exploration.graph is None else tables.schedules_table(explorer.schedules.rows)
 
     def frontier() -> ViewTable | None:
-        return (
-            None
-            if exploration.graph is None
-            else tables.frontier_table(exploration.known, exploration.frontier)
-        )
+        if exploration.graph is None:
+            return None
+        return tables.frontier_table(exploration.known, exploration.frontier)
 
     def solve() -> ViewTable | None:
         return None if exploration.solve is None else tables.solve_table(exploration.solve)

@@ -3,42 +3,26 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QSettings, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.actions import PANELS, action
-from app.models.recovery import Recent, Recovery, sessions_folder
-from app.models.session import Session
+from app.models.recovery import sessions_folder
+from app.presenters import wording
 from app.presenters.commands import as_commands, as_python
 from app.presenters.solve_text import why_no_export
-from app.presenters.wording import (
-    batch_text,
-    doubts,
-    origin_text,
-    playhead_text,
-    remeasuring_hint,
-    target_hint,
-    target_text,
-)
 from app.state.constraint_targets import ConstraintKind
 from app.state.solve import LONGER_SECONDS
-from app.theme import CurrentTheme, ThemeChoice
+from app.theme import ThemeChoice
 from app.views.common.widgets import ask_source, command_button, in_row, label
 from app.views.dialogs.doctor_dialog import DoctorDialog
 from app.views.dialogs.export_dialog import ExportDialog
 from app.views.dialogs.settings_dialog import KeysDialog, SettingsDialog
+from app.views.window import savers
 from app.views.window.base_window import BaseWindow
 from app.views.window.menus import Handler, Palette, add_commands, commands, content, copy_commands
 from app.views.window.openers import RECORD_FILTER, Batches, Comparing, RecordFiles
-from app.views.window.savers import (
-    Certifying,
-    ask_picture,
-    ask_report,
-    ask_save,
-    ask_save_schedule,
-    copy_text,
-)
 from app.views.window.tour import Tour
 from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
@@ -53,25 +37,14 @@ _OPENED = f"Models and graphs (*.keras *.h5 *.json *.json.gz);;{RECORD_FILTER};;
 
 
 class MainWindow(BaseWindow):
-    """The window with its commands; ``recovery`` restores what a window that did not close has left."""
+    """The window with its commands."""
 
-    def __init__(
-        self,
-        session: Session,
-        theme: CurrentTheme,
-        *,
-        batch_size: int | None = None,
-        recovery: Recovery | None = None,
-        recent: Recent | None = None,
-        log: Path | None = None,
-        settings: QSettings | None = None,
-    ) -> None:
-        super().__init__(session, theme, batch_size=batch_size, recent=recent, log=log, settings=settings)
-        self.recovery = recovery
+    def _begin(self) -> None:
         self._opened: tuple[str, int] = "", 0
         self._column.insertWidget(0, self._command_bar())
-        self.records = RecordFiles(self, settings)
-        self.comparing, self.batches, self.certifying = Comparing(self), Batches(self), Certifying(self)
+        self.records = RecordFiles(self, self._settings)
+        self.comparing, self.batches = Comparing(self), Batches(self)
+        self.certifying = savers.Certifying(self)
         self.tour = Tour(self, self._export)
         self.commands = add_commands(self, self.handlers(), self.records.recent)
         self._connect()
@@ -82,10 +55,10 @@ class MainWindow(BaseWindow):
         self.statusBar().showMessage(self._said)
 
     def handlers(self) -> dict[str, Handler]:
-        return {**self._work_handlers(), **self._view_handlers()}
+        # The explorer is read only when an action runs, because its views are built after the first paint.
+        return self._work_handlers() | self._view_handlers()
 
     def _work_handlers(self) -> dict[str, Handler]:
-        # The explorer is read only when an action runs, because its views are built after the first paint.
         session, playhead, what_ifs = self.session, self.playhead, self.what_ifs
         listing = session.exploration.listing
         return {
@@ -94,15 +67,15 @@ class MainWindow(BaseWindow):
             "file.explain": self.records.ask,
             "file.compare": self.comparing.ask,
             "file.start": self.show_start,
-            "file.save": partial(ask_save, self),
-            "file.save_schedule": partial(ask_save_schedule, self),
+            "file.save": partial(savers.ask_save, self),
+            "file.save_schedule": partial(savers.ask_save_schedule, self),
             "file.certify": self.certifying.ask,
             "file.export": self.ask_export,
-            "file.picture": partial(ask_picture, self),
+            "file.picture": partial(savers.ask_picture, self),
             "file.figure": lambda: self.explorer.open_figure(),
-            "file.report": partial(ask_report, self),
-            "file.copy_command": partial(copy_text, self, as_commands),
-            "file.copy_python": partial(copy_text, self, as_python),
+            "file.report": partial(savers.ask_report, self),
+            "file.copy_command": partial(savers.copy_text, self, as_commands),
+            "file.copy_python": partial(savers.copy_text, self, as_python),
             "file.restore": self.restore,
             "file.settings": self._show_settings,
             "file.quit": self.close,
@@ -297,13 +270,13 @@ class MainWindow(BaseWindow):
         self._name.setText(graph.name)
         self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
         device = graph.device.name if graph.device is not None and graph.device.kind != "none" else ""
-        batch = batch_text(graph) if graph.batch_size else ""
-        said = batch, f"{graph.n} ops", origin_text(graph), device, target_text(graph)
+        batch = wording.batch_text(graph) if graph.batch_size else ""
+        said = batch, f"{graph.n} ops", wording.origin_text(graph), device, wording.target_text(graph)
         self._facts.setText(" · ".join(filter(None, said)))
-        words = doubts(graph)
-        self._facts.setToolTip(" ".join(filter(None, (target_hint(graph), words))))
+        words = wording.doubts(graph)
+        self._facts.setToolTip(" ".join(filter(None, (wording.target_hint(graph), words))))
         if words:
-            self.offer_profile(words, remeasuring_hint(graph))
+            self.offer_profile(words, wording.remeasuring_hint(graph))
 
     def _allow_export(self) -> None:
         why = why_no_export(self.session.exploration.standing, passing=self.session.exploration.passing)
@@ -320,7 +293,7 @@ class MainWindow(BaseWindow):
         if shown is not None and step < len(shown.schedule.steps):
             op = int(shown.schedule.steps[step])
             live, peak = int(shown.timeline.live_bytes[step]), shown.timeline.peak_bytes
-            self._said = playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak)
+            self._said = wording.playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak)
             self.statusBar().showMessage(self._said)
 
     def _on_message(self, text: str) -> None:
@@ -408,16 +381,8 @@ class MainWindow(BaseWindow):
         self._keep_place()
         views = self._explorer
         owners = () if views is None else (views.inspector.hotspot, views.placing, views.film)
-        for one in (
-            *owners,
-            self.records,
-            self.comparing,
-            self.batches,
-            self.batch_scale,
-            self.input_scale,
-            self.certifying,
-            self.session,
-        ):
+        openers = self.records, self.comparing, self.batches, self.certifying
+        for one in (*owners, *openers, self.batch_scale, self.input_scale, self.session):
             one.close()
         if self.recovery is not None:
             self.recovery.close()
