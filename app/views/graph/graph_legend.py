@@ -94,14 +94,11 @@ def paint_overview(
     scale = (OVERVIEW_WIDTH - 16) / layout.width
     painter.setPen(Qt.PenStyle.NoPen)
     for number, box in enumerate(layout.boxes):
-        painter.setBrush(
-            theme.color("backward" if box.backward else "forward", 230 if live[number] > 0 else 80)
-        )
+        role, strength = "backward" if box.backward else "forward", 230 if live[number] > 0 else 80
+        painter.setBrush(theme.color(role, strength))
         top = frame.top() + (27 if box.backward else 9)
         painter.drawRect(QRectF(frame.left() + 8 + box.x * scale, top, max(1.0, BOX_WIDTH * scale), 10))
     left, width = seen
-    view = QRectF(frame.left() + 8 + left * scale, frame.top() + 3, width * scale, _HEIGHT - 6).intersected(
-        frame
-    )
+    view = QRectF(frame.left() + 8 + left * scale, frame.top() + 3, width * scale, _HEIGHT - 6)
     ink(painter, QPen(theme.color("accent"), 1.5))
-    painter.drawRect(view)
+    painter.drawRect(view.intersected(frame))

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
-from PySide6.QtGui import QFont, QPainter, QPainterPath, QPen, QPolygonF
+from PySide6.QtGui import QColor, QFont, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, GraphLayout, GroupFrame
 from app.presenters.wording import NameCut
@@ -91,8 +91,22 @@ class GraphPainter:
         return Part(number, area, looks, lambda painter: self.paint_box(painter, number, moment, scale))
 
     def paint_tag(self, painter: QPainter, moment: PlayheadState) -> None:
-        if 0 <= moment.running < len(self._layout.boxes):
-            self._tag(painter, self._layout.boxes[moment.running], moment.tag)
+        """Name the step below the box that runs."""
+        if not 0 <= moment.running < len(self._layout.boxes):
+            return
+        box = self._layout.boxes[moment.running]
+        painter.setFont(self.font(13, bold=True))
+        width = painter.fontMetrics().horizontalAdvance(moment.tag) + 20
+        around = self.rect(box)
+        x, y = around.center().x(), around.bottom() + (12.0 if box.backward else 13.0)
+        left = min(max(x - width / 2, -8.0), self._layout.width - width + 8)
+        shape, path = QRectF(left, y, width, 24), QPainterPath()
+        path.addRoundedRect(shape, 12, 12)
+        path.addPolygon(QPolygonF([QPointF(x - 6, y + 1), QPointF(x, y - 6), QPointF(x + 6, y + 1)]))
+        ink(painter, None, self._theme.color("playhead"))
+        painter.drawPath(path.simplified())
+        painter.setPen(self._theme.color("on_playhead"))
+        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, moment.tag)
 
     def _rail_names(self, painter: QPainter) -> None:
         top = -34.0 - 22.0 * (1 + max((frame.depth for frame in self._layout.frames), default=-1))
@@ -121,9 +135,8 @@ class GraphPainter:
         painter.setFont(self.font(13, bold=True))
         painter.setPen(self._theme.color("muted"))
         width = painter.fontMetrics().horizontalAdvance
-        painter.drawText(
-            space, LEFT, _OPENED + self._names.cut(frame.name, width, space.width() - width(_OPENED))
-        )
+        name = self._names.cut(frame.name, width, space.width() - width(_OPENED))
+        painter.drawText(space, LEFT, _OPENED + name)
         used = width(_OPENED + frame.name) + 9
         painter.setFont(self.font(12))
         more = f"{frame.ops} ops · {format_bytes(frame.bytes)}"
@@ -152,7 +165,7 @@ class GraphPainter:
         for source, target in self._layout.edges:
             if focus in (source, target):
                 held = bool(moment.live[source] > 0)
-                self._edge(painter, boxes[source], boxes[target], held=held, focused=True)
+                self._edge(painter, boxes[source], boxes[target], held=held)
 
     def _across(self, a: Box, b: Box) -> QLineF:
         upper, lower = (self.rect(box) for box in ((b, a) if a.backward else (a, b)))
@@ -166,7 +179,8 @@ class GraphPainter:
     def _rail_edges(self, painter: QPainter) -> None:
         boxes, skips = self._layout.boxes, QPainterPath()
         shapes = [self.rect(box) for box in boxes]
-        painter.setPen(self._rail_pen(painter, focused=False))
+        # Qt draws lines of up to one pixel some twenty times as fast.
+        painter.setPen(QPen(self._theme.color("freed", 190), min(1.2, 1.0 / painter.transform().m11())))
         for source, target in self._layout.edges:
             a, b = boxes[source], boxes[target]
             if a.backward != b.backward:
@@ -177,15 +191,10 @@ class GraphPainter:
                 self._arc(skips, shapes[source], shapes[target], a, b)
         painter.drawPath(skips)
 
-    def _rail_pen(self, painter: QPainter, *, focused: bool) -> QPen:
-        # Qt draws lines of up to one pixel some twenty times as fast.
-        thin = min(1.2, 1.0 / painter.transform().m11())
-        return QPen(self._theme.color("freed", 255 if focused else 190), 1.8 if focused else thin)
-
-    def _edge(self, painter: QPainter, a: Box, b: Box, *, held: bool, focused: bool) -> None:
+    def _edge(self, painter: QPainter, a: Box, b: Box, *, held: bool) -> None:
         start, end = self.rect(a), self.rect(b)
         if a.backward != b.backward:
-            painter.setPen(self._across_pen(held=held, focused=focused))
+            painter.setPen(self._across_pen(held=held, focused=True))
             line = self._across(a, b)
             top, bottom = line.p1(), line.p2()
             bend = (bottom.y() - top.y()) * 0.45
@@ -193,7 +202,7 @@ class GraphPainter:
             path.cubicTo(top + QPointF(0, bend), bottom - QPointF(0, bend), bottom)
             painter.drawPath(path)
             return
-        painter.setPen(self._rail_pen(painter, focused=focused))
+        painter.setPen(QPen(self._theme.color("freed"), 1.8))
         if abs(b.column - a.column) == 1:
             self._arrow(painter, start, end, rightward=b.column > a.column)
             return
@@ -213,12 +222,10 @@ class GraphPainter:
         """Add a skip's curve. It leaves the rail towards the middle, and is wider for a longer skip."""
         below = not a.backward
         edge = start.bottom() if below else start.top()
-        depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT)) * (
-            1 if below else -1
-        )
+        depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT))
         shift = 10.0 if end.x() > start.x() else -10.0
         left, right = start.center().x() + shift, end.center().x() - shift
-        bend = edge + depth * 1.33
+        bend = edge + (depth if below else -depth) * 1.33
         path.moveTo(left, edge)
         path.cubicTo(left + shift, bend, right - shift, bend, right, edge)
 
@@ -254,10 +261,9 @@ class GraphPainter:
         if number == moment.selected:
             width = max(2.4, 2.4 / scale)  # as thick on the screen however small the graph is
             self._outline(painter, box, shape.adjusted(-5, -5, 5, 5), QPen(theme.color("accent"), width))
-        if box.copies > 1:
-            self._others_behind(painter, box, shape, pen)
-        painter.setBrush(fill)
-        self._outline(painter, box, shape, pen, keep_brush=True)
+        for by in (_BEHIND * 2, _BEHIND) if box.copies > 1 else ():
+            self._outline(painter, box, shape.translated(by, by), pen, theme.color("panel"))
+        self._outline(painter, box, shape, pen, fill)
         if scale > 0.42:
             self._text(painter, box, shape, live)
         if moment.repeats[number] > 0:
@@ -266,20 +272,14 @@ class GraphPainter:
             self._count(painter, shape, box.copies)
         if moment.locked[number] > 0:
             left = shape.left() + (_TIP if box.backward else 3.0) + (37.0 if box.copies > 1 else 0.0)
-            paint_lock(
-                painter,
-                self._theme,
-                QPointF(left, shape.top() - 1),
-                whole=float(moment.locked[number]) > 0.999,
-            )
+            at, whole = QPointF(left, shape.top() - 1), float(moment.locked[number]) > 0.999
+            paint_lock(painter, theme, at, whole=whole)
 
     def _outline(
-        self, painter: QPainter, box: Box, shape: QRectF, pen: QPen, *, keep_brush: bool = False
+        self, painter: QPainter, box: Box, shape: QRectF, pen: QPen, fill: QColor | None = None
     ) -> None:
         pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
-        painter.setPen(pen)
-        if not keep_brush:
-            painter.setBrush(Qt.BrushStyle.NoBrush)
+        ink(painter, pen, fill)
         if box.backward:
             painter.drawPolygon(pointing_left(shape, _TIP))
         else:
@@ -304,46 +304,26 @@ class GraphPainter:
             painter.drawRoundedRect(QRectF(track.left(), track.top(), max(4.0, width * share), 4.5), 2.2, 2.2)
 
     def _badge(self, painter: QPainter, box: QRectF, repeats: int) -> None:
-        painter.setFont(self.font(11, bold=True))
-        text = f"↻{repeats}"
-        width = painter.fontMetrics().horizontalAdvance(text) + 11
+        roles, width = ("panel", "recomputed", "panel"), self._small_width(painter, f"↻{repeats}") + 11
         shape = QRectF(box.right() - width + 8, box.top() - 10, width, 18)
-        ink(painter, QPen(self._theme.color("panel"), 1.5), self._theme.color("recomputed"))
-        painter.drawRoundedRect(shape, 9, 9)
-        painter.setPen(self._theme.color("panel"))
-        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
-
-    def _others_behind(self, painter: QPainter, box: Box, shape: QRectF, pen: QPen) -> None:
-        for by in (_BEHIND * 2, _BEHIND):
-            painter.setBrush(self._theme.color("panel"))
-            self._outline(painter, box, shape.translated(by, by), QPen(pen), keep_brush=True)
+        self._pill(painter, shape, f"↻{repeats}", roles, 1.5)
 
     def _count(self, painter: QPainter, box: QRectF, copies: int) -> None:
-        painter.setFont(self.font(11, bold=True))
-        text = f"× {copies}"
-        width = painter.fontMetrics().horizontalAdvance(text) + 9
+        roles, width = ("muted", "panel", "text"), self._small_width(painter, f"× {copies}") + 9
         shape = QRectF(box.left() + 3, box.top() - 10, width, 18)  # beside the badge of the box before
-        ink(painter, QPen(self._theme.color("muted"), 1.2), self._theme.color("panel"))
-        painter.drawRoundedRect(shape, 9, 9)
-        painter.setPen(self._theme.color("text"))
-        painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
+        self._pill(painter, shape, f"× {copies}", roles, 1.2)
 
-    def _tag(self, painter: QPainter, box: Box, text: str) -> None:
-        painter.setFont(self.font(13, bold=True))
-        width = painter.fontMetrics().horizontalAdvance(text) + 20
-        around = self.rect(box)
-        left = min(max(around.center().x() - width / 2, -8.0), self._layout.width - width + 8)
-        above = 12.0 if box.backward else 13.0
-        y = around.bottom() + above
-        shape = QRectF(left, y, width, 24)
-        x = around.center().x()
-        pointer = QPolygonF([QPointF(x - 6, y + 1), QPointF(x, y - 6), QPointF(x + 6, y + 1)])
-        path = QPainterPath()
-        path.addRoundedRect(shape, 12, 12)
-        path.addPolygon(pointer)
-        ink(painter, None, self._theme.color("playhead"))
-        painter.drawPath(path.simplified())
-        painter.setPen(self._theme.color("on_playhead"))
+    def _small_width(self, painter: QPainter, text: str) -> int:
+        painter.setFont(self.font(11, bold=True))
+        return painter.fontMetrics().horizontalAdvance(text)
+
+    def _pill(
+        self, painter: QPainter, shape: QRectF, text: str, roles: tuple[str, str, str], edge: float
+    ) -> None:
+        line, fill, words = map(self._theme.color, roles)
+        ink(painter, QPen(line, edge), fill)
+        painter.drawRoundedRect(shape, 9, 9)
+        painter.setPen(words)
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
 
     def font(self, pixels: float, *, bold: bool = False) -> QFont:

@@ -151,9 +151,8 @@ class FrontierView(QWidget):
             ink(painter, QPen(theme.color("accent"), 2))
             painter.drawPolyline(QPolygonF(_stairs(line)))
         for found, point in zip(known, line, strict=True):
-            ink(
-                painter, QPen(theme.color("accent"), 1.6), theme.color("accent" if found.optimal else "panel")
-            )
+            fill = theme.color("accent" if found.optimal else "panel")
+            ink(painter, QPen(theme.color("accent"), 1.6), fill)
             painter.drawEllipse(point, 3.4, 3.4)
 
     def _without(self, painter: QPainter, frame: _Frame) -> None:
@@ -231,13 +230,10 @@ class FrontierView(QWidget):
             return
         on_cap = self._on_cap(event.position())
         self.setCursor(Qt.CursorShape.SizeVerCursor if on_cap else Qt.CursorShape.PointingHandCursor)
-        if on_cap:
-            QToolTip.showText(
-                event.globalPosition().toPoint(), "Drag to ask for the least memory at this cost", self
-            )
-            return
         found = self._found_at(event.position().x())
         text = "" if found is None else _describe(found)
+        if on_cap:
+            text = "Drag to ask for the least memory at this cost"
         QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
@@ -282,11 +278,10 @@ class _Frame:
 
 
 def _describe(found: ListedSchedule) -> str:
-    bound = "\nproved the best possible" if found.optimal else f"\nwithin {100 * found.gap:.1f} % of the best"
-    cost = (
-        "" if math.isclose(found.overhead, 0, abs_tol=1e-9) else f", +{100 * found.overhead:.1f} % step cost"
-    )
-    return f"{found.solver}: peak {format_bytes(found.peak_bytes)}{cost}{bound}"
+    bound = "proved the best possible" if found.optimal else f"within {100 * found.gap:.1f} % of the best"
+    free = math.isclose(found.overhead, 0, abs_tol=1e-9)
+    cost = "" if free else f", +{100 * found.overhead:.1f} % step cost"
+    return f"{found.solver}: peak {format_bytes(found.peak_bytes)}{cost}\n{bound}"
 
 
 def _stairs(points: list[QPointF]) -> list[QPointF]:
