@@ -1,8 +1,3 @@
-"""Test that the table of commands is complete and has no duplicates.
-
-Menus, palette and documentation are made from it.
-"""
-
 from __future__ import annotations
 
 import re

@@ -1,8 +1,3 @@
-"""Test aims in a window with its real solver process.
-
-An aim is the least memory at a cost, or the least possible memory.
-"""
-
 from __future__ import annotations
 
 import math
@@ -162,18 +157,12 @@ def test_controls_say_which_aim_is_in_force(window, qtbot) -> None:
     qtbot.keyClick(budget.aims.percent, Qt.Key.Key_Up)
     qtbot.mouseClick(budget.aims.least, Qt.MouseButton.LeftButton)
     assert budget.aims.percent.text() == "+12.5 %" and not budget._problem.isVisible()
-    assert (
-        exploration.aim == Aim(0.125)
-        and budget.aims.least.isChecked()
-        and not budget.aims.possible.isChecked()
-    )
+    assert exploration.aim == Aim(0.125) and budget.aims.least.isChecked()
+    assert not budget.aims.possible.isChecked()
     budget._entry.setText("min")
     qtbot.keyClick(budget._entry, Qt.Key.Key_Return)
-    assert (
-        exploration.aim == Aim(math.inf)
-        and budget.aims.possible.isChecked()
-        and not budget.aims.least.isChecked()
-    )
+    assert exploration.aim == Aim(math.inf) and budget.aims.possible.isChecked()
+    assert not budget.aims.least.isChecked()
     budget.choose(exploration.plain.peak_bytes)
     assert not budget.aims.possible.isChecked() and not budget.aims.least.isChecked()
     assert window.explorer.budget.note.text() == "Predicted"

@@ -1,5 +1,3 @@
-"""Test the allocator's view: blocks, words, lines and the shared axis."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Test the tensor bands: their heights, words and answers to a pointer."""
-
 from __future__ import annotations
 
 import time

@@ -1,8 +1,3 @@
-"""Test that repeated blocks are one box.
-
-Pointer and keyboard open and fold it.
-"""
-
 from __future__ import annotations
 
 from random import Random

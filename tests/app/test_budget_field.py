@@ -1,8 +1,3 @@
-"""Test the field for an exact budget.
-
-What it says is the budget, and it does not get in the way.
-"""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Test the files of the package: icons, named graphs, a menu entry."""
-
 from __future__ import annotations
 
 from pathlib import Path

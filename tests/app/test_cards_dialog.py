@@ -1,8 +1,3 @@
-"""Test the table of cards.
-
-It follows what is found, and a row becomes the budget.
-"""
-
 from __future__ import annotations
 
 import pytest

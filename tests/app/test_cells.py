@@ -1,5 +1,3 @@
-"""Test the numbers behind R, S and the curve's axes, against plain loops."""
-
 from __future__ import annotations
 
 from random import Random

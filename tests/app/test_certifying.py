@@ -1,8 +1,3 @@
-"""Test the certificate of the schedule on screen.
-
-It is saved, checked, cancelled, and refused under what-ifs.
-"""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Test that words and outlines stand out in both themes (WCAG 2.2, AA)."""
-
 from __future__ import annotations
 
 import pytest

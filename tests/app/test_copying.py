@@ -1,5 +1,3 @@
-"""Test that copied commands and Python lead to what is on screen."""
-
 from __future__ import annotations
 
 import dataclasses

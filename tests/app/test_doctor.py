@@ -1,8 +1,3 @@
-"""Test the window's page on what this machine can do.
-
-The lines are found in the background, can be copied, and the work ends when the page is closed.
-"""
-
 from __future__ import annotations
 
 import os

@@ -1,9 +1,3 @@
-"""Test exporting from the window.
-
-The dialog says what will be done and what was done. A device process that is killed meanwhile costs only
-time.
-"""
-
 from __future__ import annotations
 
 import json
@@ -38,10 +32,7 @@ REQUEST = ModelRequest(CONVNET, batch_size=16, device="cpu", allow_code=True)
 
 @pytest.fixture
 def profiled(window, qtbot):
-    """Make a window with a profiled network and a recomputing schedule.
-
-    The network is small, and the schedule is on screen.
-    """
+    """Make a window with a profiled network and a recomputing schedule."""
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=120000):
         window.session.profile(REQUEST, costs="analytic")
     exploration = window.session.exploration
@@ -194,10 +185,7 @@ def a_report(steps: int, **changes: object) -> dict:
 
 @pytest.fixture
 def exporting(window, qtbot, monkeypatch):
-    """Make a window with a chain and a device process that plays a part.
-
-    The test chooses the process's answers; what it is sent is recorded.
-    """
+    """Make a window with a chain and a device process that plays a part."""
     open_chain(window, qtbot)
     window.session.stop_solve()
     graph = replace(window.session.exploration.graph, metadata={"request": {"model": "chain"}})

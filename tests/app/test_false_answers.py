@@ -1,5 +1,3 @@
-"""Test that the window refuses answers that contradict its checks."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Test figures for a paper: their sizes, and that words are words."""
-
 from __future__ import annotations
 
 import gc

@@ -1,8 +1,3 @@
-"""Test the playback as an animated picture.
-
-Its frames agree with the schedule, and cancelling leaves nothing behind.
-"""
-
 from __future__ import annotations
 
 import os
@@ -49,9 +44,8 @@ def test_a_film_has_the_first_step_the_last_one_and_the_peak(most: int) -> None:
     shown = smaller(exploration)
     made = film(shown.matrices, shown.timeline.peak_step, most)
     stages = shown.matrices.n
-    assert len(made.steps) == len(made.milliseconds) <= max(most, 5) and list(made.steps) == sorted(
-        set(made.steps)
-    )
+    assert len(made.steps) == len(made.milliseconds) <= max(most, 5)
+    assert list(made.steps) == sorted(set(made.steps))
     assert {0, shown.timeline.peak_step, len(shown.schedule.steps) - 1} <= set(made.steps)
     assert made.every == 1 or stages > most - 3
     if made.every == 1:  # a picture of every stage's end
@@ -109,9 +103,8 @@ def test_a_film_that_cannot_be_saved_is_one_sentence(window, qtbot, tmp_path: Pa
     window.session.exploration.set_graph(training_chain())
     window.explorer.film.save(tmp_path / "x.mp4")
     window.explorer.film.save(tmp_path / "nowhere" / "x.gif")
-    assert (
-        len(said) == 3 and "nothing to play" in said[0] and "not the name of an animated picture" in said[1]
-    )
+    assert len(said) == 3 and "nothing to play" in said[0]
+    assert "not the name of an animated picture" in said[1]
     assert "no folder" in said[2]
 
 

@@ -1,8 +1,3 @@
-"""Test the comparison of two graphs.
-
-Its figures are computed by hand, and its window gets real events.
-"""
-
 from __future__ import annotations
 
 import csv

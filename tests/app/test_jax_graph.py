@@ -1,8 +1,3 @@
-"""Test that the window opens JAX's steps, where Keras is set up for it.
-
-Its processes have its environment.
-"""
-
 from __future__ import annotations
 
 import sys

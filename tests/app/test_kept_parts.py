@@ -1,5 +1,3 @@
-"""Test that a step of the playback paints little, and the right things."""
-
 from __future__ import annotations
 
 from collections import Counter

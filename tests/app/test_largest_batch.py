@@ -1,8 +1,3 @@
-"""Test the search for the largest batch.
-
-Its words are tested without Qt, its dialog by real events.
-"""
-
 from __future__ import annotations
 
 import dataclasses

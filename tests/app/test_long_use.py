@@ -1,5 +1,3 @@
-"""Test hours of use in short: nothing stays, Qt does not complain."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,8 +1,3 @@
-"""Test that a step is explored with estimated costs while measured.
-
-Nothing is solved during a measurement.
-"""
-
 from __future__ import annotations
 
 import json

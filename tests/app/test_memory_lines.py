@@ -1,8 +1,3 @@
-"""Test the lines across the memory curve.
-
-Figures and places are right, and the choice is kept.
-"""
-
 from __future__ import annotations
 
 import dataclasses

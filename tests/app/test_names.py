@@ -1,8 +1,3 @@
-"""Test that everything that takes the keys has a name.
-
-It is for users who do not see it.
-"""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,8 +1,3 @@
-"""Test notices: they say what went wrong and what to do next.
-
-What was explored stays on screen.
-"""
-
 from __future__ import annotations
 
 import dataclasses
@@ -34,11 +29,8 @@ def test_a_file_that_does_not_open_is_reported_above_the_exploration(window, qtb
     assert window.session.exploration.graph is graph and window.explorer.isVisible()
     window.notice.copy.click()
     report = QApplication.clipboard().text()
-    assert (
-        report.startswith(f"{bad}: ")
-        and "Checkmate Explorer " in report
-        and f"graph: chain, {graph.n} ops" in report
-    )
+    assert report.startswith(f"{bad}: ") and "Checkmate Explorer " in report
+    assert f"graph: chain, {graph.n} ops" in report
     window.notice.dismiss.click()
     assert window.notice.isHidden()
 
@@ -54,9 +46,8 @@ def test_costs_from_a_busy_machine_have_a_notice_and_a_button_to_measure_again(
         metadata={"profile": {"reading": reading}, "request": ModelRequest("unet", batch_size=8).to_json()},
     )
     window.session.exploration.set_graph(busy)
-    assert (
-        window.notice.isVisible() and "other programs took 1.4 of 2 cores, spread 18 %" in window.notice.text
-    )
+    assert window.notice.isVisible()
+    assert "other programs took 1.4 of 2 cores, spread 18 %" in window.notice.text
     assert "doubtful" in window._facts.text() and "busy machine" in window._facts.toolTip()
     asked = []
     monkeypatch.setattr(window.session, "profile", lambda request, **_: asked.append(request))
@@ -75,12 +66,8 @@ def test_the_end_of_the_log_is_part_of_a_report(tmp_path: Path) -> None:
     log = tmp_path / "window.log"
     log.write_text("\n".join(f"line {number}" for number in range(100)))
     report = problem_report("That failed.", "", None, log).splitlines()
-    assert (
-        report[0] == "That failed."
-        and report[-1] == "line 99"
-        and "line 60" in report
-        and "line 59" not in report
-    )
+    assert report[0] == "That failed." and report[-1] == "line 99" and "line 60" in report
+    assert "line 59" not in report
     assert not any(
         "end of" in line for line in problem_report("That failed.", "", None, tmp_path / "none").splitlines()
     )

@@ -1,5 +1,3 @@
-"""Test the ways to a model and back, and the list of commands and keys."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Test that large files are read in a thread and the last request wins."""
-
 from __future__ import annotations
 
 import gc

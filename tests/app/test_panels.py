@@ -1,8 +1,3 @@
-"""Test that panels fold, close, float, and come back as they were left.
-
-They also fit any window.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Test that what was proved under constraints is saved, and used again."""
-
 from __future__ import annotations
 
 import json

@@ -1,8 +1,3 @@
-"""Test the table of the selected steps.
-
-Its figures are held against brute force, its prices against a replay. It gets real events.
-"""
-
 from __future__ import annotations
 
 import csv

@@ -1,5 +1,3 @@
-"""Test that a log or a profile opens, and leads to its model."""
-
 from __future__ import annotations
 
 from dataclasses import replace

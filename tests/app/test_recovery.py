@@ -1,5 +1,3 @@
-"""Test what a window leaves behind: after a crash, and among the recent explorations."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Test the report: its page, what it shows, and the script that moves through it."""
-
 from __future__ import annotations
 
 import base64
@@ -74,9 +72,8 @@ def explored() -> Exploration:
 
 def test_page_is_whole_and_fetches_nothing() -> None:
     text, parsed = page(explored())
-    assert parsed.addresses and all(
-        address.startswith("data:image/png;base64,") for address in parsed.addresses
-    )
+    assert parsed.addresses
+    assert all(address.startswith("data:image/png;base64,") for address in parsed.addresses)
     assert "http:" not in text and "https:" not in text and "@import" not in text
     assert text.count("<script") == text.count("</script>") == 2  # the data, and what shows them
 

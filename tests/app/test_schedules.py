@@ -1,8 +1,3 @@
-"""Test the list of schedules: its groups, and the user's own list.
-
-The work in the background is tested too. The window is driven by the mouse and the keyboard.
-"""
-
 from __future__ import annotations
 
 import dataclasses
@@ -151,9 +146,8 @@ def test_a_cheaper_one_found_for_another_budget_is_said(window, qtbot) -> None:
     for result, asked in ((dear, True), (good, False)):
         found = {"budget_bytes": result.budget_bytes, "solver": result.solver, "seconds": 0.0}
         assert exploration.add(result.require_schedule().steps, **found, asked=asked)
-    assert (
-        exploration.shown.cost == dear.cost > good.cost and exploration.standing.fit is BudgetStanding.OTHER
-    )
+    assert exploration.shown.cost == dear.cost > good.cost
+    assert exploration.standing.fit is BudgetStanding.OTHER
     assert "a cheaper one is known" in on_screen(exploration.standing)
     exploration.set_budget(budget)
     assert exploration.shown.cost == good.cost and exploration.standing.fit is BudgetStanding.BEST
@@ -325,9 +319,8 @@ def test_the_list_is_saved_and_older_files_still_open(window, qtbot, tmp_path: P
     path.write_text(json.dumps(data))
     old = Exploration()
     old.restore(read_exploration(path))
-    assert len(old.listing.own) == 0 and [one.key for one in old.known] == [
-        one.key for one in exploration.known
-    ]
+    assert len(old.listing.own) == 0
+    assert [one.key for one in old.known] == [one.key for one in exploration.known]
 
 
 def test_no_row_moves_while_the_hand_aims(window, qtbot) -> None:

@@ -1,8 +1,3 @@
-"""Test the list of layers and the search.
-
-What do they find, how do they name it, and where do they lead?
-"""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Test that a selected op is selected and in sight in every view."""
-
 from __future__ import annotations
 
 import numpy as np

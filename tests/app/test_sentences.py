@@ -1,5 +1,3 @@
-"""Test that the window writes sentences, and that none of them is cut off."""
-
 from __future__ import annotations
 
 import dataclasses

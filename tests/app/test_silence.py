@@ -1,5 +1,3 @@
-"""Test processes of the window that say nothing, or what is no message."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Test the sliders for other batches and other input sizes."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Test what the panel of a solve says and plots, before, while and after it."""
-
 from __future__ import annotations
 
 from app.models.exploration import Exploration

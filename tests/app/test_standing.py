@@ -1,5 +1,3 @@
-"""Test that all views tell the same of the schedule and the budget."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -48,10 +46,7 @@ def plain(text: str) -> str:
 
 
 def said(window) -> tuple[str, str, str]:
-    """Return what three places say of the schedule on screen.
-
-    They are the budget's head, the solving panel and the line above the graph.
-    """
+    """Return what three places say of the schedule on screen."""
     explorer = window.explorer
     above_graph = "" if explorer.standing.isHidden() else explorer.standing.whole
     return explorer.budget._change.text(), explorer.solving._on_screen.text(), above_graph
@@ -118,9 +113,8 @@ def test_moving_the_slider_leaves_no_word_about_another_budget(window, qtbot) ->
     open_chain(window, qtbot)
     exploration, panel = window.session.exploration, window.explorer.solving
     solve(window, qtbot, "70%")
-    assert "proved" in panel._status.text() and format_bytes(exploration.budget_bytes) in plain(
-        panel._status.text()
-    )
+    assert "proved" in panel._status.text()
+    assert format_bytes(exploration.budget_bytes) in plain(panel._status.text())
     exploration.set_budget(exploration.plain.peak_bytes * 8 // 10)
     assert format_bytes(exploration.budget_bytes) in plain(panel._status.text())
     assert "not solved" in panel._status.text() and panel.note.text() == ""

@@ -1,8 +1,3 @@
-"""Test the start page: samples, recent explorations, sample models.
-
-Each sample says what it shows.
-"""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Test how pictures are kept, pens scaled and boxes painted."""
-
 from __future__ import annotations
 
 import numpy as np

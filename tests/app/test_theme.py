@@ -1,5 +1,3 @@
-"""Test that another theme is at once everywhere, and nothing else changes."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

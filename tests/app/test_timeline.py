@@ -1,5 +1,3 @@
-"""Test that memory curve, R and S answer mouse and keyboard."""
-
 from __future__ import annotations
 
 import numpy as np
@@ -268,10 +266,7 @@ def test_another_schedule_keeps_the_stages_on_screen_and_another_graph_shows_all
 
 
 def test_s_of_many_ops_shows_how_many_cells_are_held(window, qtbot) -> None:
-    """Test that S at a small budget is far paler than S of the plain step.
-
-    With 1,000 ops a pixel stands for many cells. It is as dark as many of them are held.
-    """
+    """Test that S at a small budget is far paler than S of the plain step."""
     exploration, s = window.session.exploration, window.explorer.matrices[1]
     graph = training_dag(3, 500)
     exploration.set_graph(graph)

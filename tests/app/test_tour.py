@@ -1,5 +1,3 @@
-"""Test the tour by mouse and keyboard: five stops at the real panels."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,8 +1,3 @@
-"""Test that long work of the window is spread over several turns.
-
-Nothing is lost, and each turn paints a part.
-"""
-
 from __future__ import annotations
 
 import threading

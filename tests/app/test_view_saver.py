@@ -1,8 +1,3 @@
-"""Test that pictures and data of every view can be copied and saved.
-
-The palette finds every command.
-"""
-
 from __future__ import annotations
 
 import csv
@@ -162,9 +157,8 @@ def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
     stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
     for most in (1, 7, 50, 10**6):
         starts, thin = thinned(stack, most)
-        assert len(thin.total) == min(most, len(stack.total)) == len(starts) - 1 and starts[-1] == len(
-            stack.total
-        )
+        assert len(thin.total) == min(most, len(stack.total)) == len(starts) - 1
+        assert starts[-1] == len(stack.total)
         assert thin.total.max() == shown.peak_bytes and np.allclose(thin.layers.sum(axis=0), thin.total)
         for column, (begin, end) in enumerate(pairwise(starts.astype(int))):
             assert thin.total[column] == stack.total[begin:end].max()

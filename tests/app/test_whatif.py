@@ -1,8 +1,3 @@
-"""Test constraints in a window; each set has its own frontier.
-
-The window has its real solver process.
-"""
-
 from __future__ import annotations
 
 import json
@@ -92,10 +87,7 @@ def test_earlier_constraints_bring_their_frontier_back_at_once(window, qtbot) ->
 
 
 def test_late_results_stay_with_their_constraints(window, qtbot) -> None:
-    """Test results that arrive after the constraints have changed.
-
-    The solver process may send what it found for the earlier ones.
-    """
+    """Test results that arrive after the constraints have changed."""
     open_chain(window, qtbot)
     exploration = window.session.exploration
     for _ in range(4):

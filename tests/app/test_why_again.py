@@ -1,8 +1,3 @@
-"""Test what an op's page says of why it is computed again.
-
-By hand on six ops, and by clicks in the window.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

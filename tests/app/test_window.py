@@ -1,8 +1,3 @@
-"""Test the window with its real solver process.
-
-It stays responsive, says what is true, and survives the death of its worker.
-"""
-
 from __future__ import annotations
 
 import json
@@ -206,12 +201,8 @@ def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qt
         path.write_text(text)
         failures.clear()
         window.open(str(path))
-        assert (
-            len(failures) == 1
-            and says in failures[0]
-            and str(path) in failures[0]
-            and "\n" not in failures[0]
-        )
+        assert len(failures) == 1 and says in failures[0] and str(path) in failures[0]
+        assert "\n" not in failures[0]
         assert failures[0] in window.notice.text
         assert (facts(exploration), exploration.graph, exploration.shown) == (before, graph, shown)
 

@@ -39,11 +39,7 @@ Rect = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Pause:
-    """What a course does between two inputs: watch for some seconds.
-
-    ``awaits``: the panel whose first changed pixel is the answer to the input before. ``patience``: watch for
-    so many more seconds where the answer has not come, so that a late one is measured too.
-    """
+    """What a course does between two inputs: watch for some seconds."""
 
     seconds: float
     awaits: str = ""
@@ -147,10 +143,7 @@ class Desk:
         raise AssertionError(f"{text!r} was typed; in the field is {self.state['focus']}")
 
     def choose_file(self, keys: str, path: Path, chosen: Callable[[], bool]) -> None:
-        """Open a file dialog by ``keys``, and type a file into it.
-
-        ``chosen``: whether the window took it. A list of completions may take the first Return.
-        """
+        """Open a file dialog by ``keys``, and type a file into it."""
         self.hand.key(keys)
         self.until(lambda: self.state["dialog"], "the dialog that asks for a file came up")
         self.still()
@@ -190,11 +183,7 @@ class Desk:
         but: Sequence[str] = (),
         kept: list[Pixels] | None = None,
     ) -> Verdict:
-        """Run a course and capture all the while; return what the frames showed.
-
-        The window must keep its size meanwhile. ``but``: panels that are not judged, because they may well be
-        empty meanwhile. The frames that changed are added to ``kept``.
-        """
+        """Run a course and capture all the while; return what the frames showed."""
         self.still()
         panels = {panel: rect for panel, rect in self.state["panels"].items() if panel not in but}
         before = {panel: filled_tiles(self.pixels(rect)) for panel, rect in panels.items()}
@@ -234,11 +223,7 @@ class Desk:
         return verdict
 
     def watch_change(self, change: Callable[[], None], came: Callable[[], bool], name: str) -> Verdict:
-        """Capture while another page or another size comes on screen.
-
-        Go on for a little while after ``came`` says so. Each frame is judged by the still picture before and
-        by the one after, and the better verdict counts: it may show either, but no mixture.
-        """
+        """Capture while another page or another size comes on screen."""
         self.still()
         before = _Still(self.screen.frame(), dict(self.state["panels"]), self.state["client"])
         change()

@@ -41,11 +41,7 @@ def emptied(now: Filled, before: Filled, after: Filled) -> float:
 
 @dataclass
 class Verdict:
-    """What the frames of a course showed.
-
-    ``blank`` and ``half`` count frames by panel; ``answers`` are seconds from an input to the first pixel
-    that changed.
-    """
+    """What the frames of a course showed."""
 
     frames: int = 0
     changed: int = 0

@@ -16,11 +16,7 @@ _FINGER_S = 0.03
 
 
 class Hand:
-    """Moves the pointer, presses its left button, turns its wheel, and types.
-
-    The pointer's events are sent by the library that xdotool itself uses, because a process for each would
-    take longer than what is measured. Keys are typed by xdotool.
-    """
+    """Moves the pointer, presses its left button, turns its wheel, and types."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen

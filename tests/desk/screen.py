@@ -34,10 +34,7 @@ def missing() -> tuple[str, ...]:
 
 
 class Screen:
-    """An X server with a window manager, on a display number of its own.
-
-    ``pixels`` is the screen as it is at any moment: rows and columns of 32-bit colours, as Qt's RGB32.
-    """
+    """An X server with a window manager, on a display number of its own."""
 
     def __init__(self, folder: Path, size: tuple[int, int] = (1920, 1200)) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,10 +74,7 @@ class Screen:
         raise RuntimeError("the window manager did not start")
 
     def frame(self, rect: Sequence[int] | None = None) -> NDArray[np.uint32]:
-        """Return a copy of the screen, or of a part: x, y, width, height.
-
-        Nobody can draw meanwhile, so that no request is seen half done.
-        """
+        """Return a copy of the screen, or of a part: x, y, width, height."""
         self._x.XGrabServer(self._connection)
         self._x.XSync(self._connection, 0)
         if rect is None:

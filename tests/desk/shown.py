@@ -29,10 +29,7 @@ SIZE = (1400, 900)
 
 
 class Reporter(QObject):
-    """Writes to ``path`` where the panels are, and what the window shows.
-
-    It writes whenever that has changed.
-    """
+    """Writes to ``path`` where the panels are, and what the window shows."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -1,8 +1,3 @@
-"""Test the budget's field on a real X server.
-
-There, some of the window's keys also edit a line of text.
-"""
-
 from __future__ import annotations
 
 import pytest

@@ -1,8 +1,3 @@
-"""Test on a real X server that no frame shows an empty panel.
-
-Half-painted ones count too.
-"""
-
 from __future__ import annotations
 
 import numpy as np

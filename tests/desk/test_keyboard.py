@@ -1,8 +1,3 @@
-"""Test on a real X server that all can be done without a pointer.
-
-Each focus is seen.
-"""
-
 from __future__ import annotations
 
 import json

@@ -1,8 +1,3 @@
-"""Test the lists on a real X server.
-
-What was asked for stays, and a search leads to its op.
-"""
-
 from __future__ import annotations
 
 import time

@@ -1,5 +1,3 @@
-"""Test on a real X server that two clicks and a key answer a question."""
-
 from __future__ import annotations
 
 import pytest

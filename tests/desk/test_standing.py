@@ -1,8 +1,3 @@
-"""Test on a real X server that a budget typed again is kept.
-
-A schedule over it does not stay.
-"""
-
 from __future__ import annotations
 
 import time

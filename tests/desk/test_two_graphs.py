@@ -1,8 +1,3 @@
-"""Test on a real X server what is held against the explored graph.
-
-That is a card, another graph, or another batch.
-"""
-
 from __future__ import annotations
 
 from pathlib import Path
