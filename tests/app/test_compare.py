@@ -28,8 +28,7 @@ from app.presenters.matrix_image import (
 from checkmate import planning
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from tests.app.test_open_and_keys import button
-from tests.app.windows import training_chain
+from tests.app.windows import button, training_chain
 from tests.graphs_strategies import random_graph, random_steps
 
 pytestmark = pytest.mark.heavy  # many windows, a second each

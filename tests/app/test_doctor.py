@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.dialogs.doctor_dialog import DoctorDialog
+from tests.app.windows import button, said
 
 pytestmark = pytest.mark.heavy  # looks at the machine in processes
 
@@ -29,14 +29,6 @@ def opened(window) -> DoctorDialog:
     entries = [entry for menu in window.menuBar().actions() for entry in menu.menu().actions()]
     next(entry for entry in entries if entry.text() == "What this machine can do…").trigger()
     return window.findChild(DoctorDialog)
-
-
-def button(dialog: DoctorDialog, text: str) -> QPushButton:
-    return next(found for found in dialog.findChildren(QPushButton) if found.text() == text)
-
-
-def said(dialog: DoctorDialog) -> str:
-    return "\n".join(label.text() for label in dialog.findChildren(QLabel))
 
 
 def children() -> list[psutil.Process]:

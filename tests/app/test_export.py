@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
+from PySide6.QtWidgets import QLineEdit
 
 from app.presenters.export_result import default_budget, result_text
 from app.views.dialogs.export_dialog import ExportDialog
@@ -22,7 +22,7 @@ from checkmate.processes.messages import Cancel, JobCancelled
 from checkmate.request import ModelRequest
 from checkmate.units import Budget
 from checkmate.workers.window_messages import Export, Exported
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import button, open_chain, said, training_chain
 
 pytest.importorskip("tensorflow")
 MIB = 2**20
@@ -42,14 +42,6 @@ def profiled(window, qtbot):
     window.session.stop_solve()
     exploration.show(exploration.known[0])
     return window
-
-
-def said(dialog: ExportDialog) -> str:
-    return " ".join(label.text() for label in dialog.findChildren(QLabel))
-
-
-def button(dialog: ExportDialog, text: str) -> QPushButton:
-    return next(found for found in dialog.findChildren(QPushButton) if found.text() == text)
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,9 @@ from app.views.window.main_window import MainWindow
 from checkmate.catalog.samples import find_sample
 from checkmate.errors import UnsafeModelError
 from checkmate.request import ModelRequest
-from tests.app.windows import open_chain
+from tests.app.windows import button, open_chain
 
 pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("propagateSizeHints")]
-
-
-def button(widget, text: str) -> QPushButton:
-    return next(one for one in widget.findChildren(QPushButton) if one.text() == text)
 
 
 def profile_dialog(window: MainWindow, qtbot) -> ModelDialog:

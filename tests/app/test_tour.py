@@ -6,8 +6,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QWidget
 
 from app.presenters.start import STOPS, Place
-from tests.app.test_open_and_keys import button
-from tests.app.windows import open_chain
+from tests.app.windows import button, open_chain
 
 pytestmark = pytest.mark.heavy  # many windows, a second each
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from PySide6.QtWidgets import QDialog, QLabel, QPushButton, QWidget
+
 from app.views.window.main_window import MainWindow
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 
@@ -29,3 +31,11 @@ def open_chain(window: MainWindow, qtbot, layers: int = 12) -> None:
     with qtbot.waitSignal(window.session.exploration.known_changed, timeout=20000):
         window.session.use_graph(training_chain(layers))
     qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60000)
+
+
+def button(widget: QWidget, text: str) -> QPushButton:
+    return next(one for one in widget.findChildren(QPushButton) if one.text() == text)
+
+
+def said(dialog: QDialog) -> str:
+    return " ".join(label.text() for label in dialog.findChildren(QLabel))
