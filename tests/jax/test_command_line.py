@@ -6,9 +6,6 @@ Keras chooses its backend once.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +25,11 @@ from checkmate.progress import Progress, never, silent
 from checkmate.solvers.problem import SolveOptions
 from checkmate.training.jax_planner import JaxPlanner, request_of
 from tests.jax.steps import data, dense, weights
+from tests.programs import run_python
 
 pytestmark = pytest.mark.heavy  # each command compiles
 
 MODELS = Path(__file__).with_name("models.py")
-ROOT = MODELS.parents[2]
 # The command line; at the end, whether TensorFlow was imported.
 RUN = """
 import sys
@@ -64,21 +61,12 @@ expected = model.train_on_batch(x, y, return_dict=True)
 assert np.isclose(float(logs["loss"]), expected["loss"], rtol=1e-5), (logs, expected)
 for one, other in zip(state[0], model.trainable_variables):
     assert np.allclose(one, other.value, atol=1e-4)
-print("as Keras does")
 """
 
 
 def checkmate(*arguments: str | Path, backend: str = "jax", code: int = 0) -> str:
     """Run a command and return what it prints, without TensorFlow."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *map(str, arguments), "--quiet"],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == code, (done.returncode, done.stdout, done.stderr[-3000:])
+    done = run_python("-c", RUN, *arguments, "--quiet", code=code, KERAS_BACKEND=backend)
     if backend == "jax":
         assert done.stderr.split()[-1] == "False", done.stderr
     return done.stdout if code in (ExitCode.DONE, ExitCode.NOT_AS_PROMISED) else done.stderr
@@ -124,8 +112,7 @@ def test_every_kind_of_model_is_profiled(tmp_path: Path, arguments: tuple[str, .
 def test_a_saved_model_is_profiled(tmp_path: Path) -> None:
     saved = tmp_path / "net.keras"
     code = f"from tests.jax.models import net; net().save({str(saved)!r})"
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
+    run_python("-c", code, KERAS_BACKEND="jax")
     checkmate("profile", saved, "-b", "32", "-o", tmp_path / "saved.json")
     checkmate("profile", *model("net"), "-b", "32", "-o", tmp_path / "built.json")
     one, other = (read_any_graph(tmp_path / f"{name}.json") for name in ("saved", "built"))
@@ -152,14 +139,7 @@ def test_run_verifies_and_exports_what_keeps_the_budget(tmp_path: Path) -> None:
     read = jax.export.deserialize(bytearray((folder / exported["file"]).read_bytes()))
     state_count = sum(each["path"].startswith("[0]") for each in exported["arguments"])
     assert len(read.in_avals) == len(exported["arguments"]) == state_count + 2
-    done = subprocess.run(
-        [sys.executable, "-c", TRAIN, str(folder / exported["file"])],
-        env={**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.strip() == "as Keras does", done.stderr[-2000:]
+    run_python("-c", TRAIN, folder / exported["file"], KERAS_BACKEND="jax")
 
 
 def test_a_step_of_jax_alone_is_run_in_words(tmp_path: Path) -> None:

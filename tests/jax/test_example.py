@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.programs import ROOT, run_python
+
 pytest.importorskip("jax")
 
-PROGRAM = Path(__file__).parents[2] / "examples" / "jax" / "transformer.py"
+PROGRAM = ROOT / "examples" / "jax" / "transformer.py"
 
 
 @pytest.mark.heavy
 def test_the_example_trains_within_its_budget() -> None:
-    command = [sys.executable, str(PROGRAM), "--small", "--budget", "80%"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    done = run_python(PROGRAM, "--small", "--budget", "80%")
     losses = [float(each) for each in re.findall(r"loss: ([\d.]+)", done.stdout)]
     assert len(losses) == 4 and losses[-1] < losses[0]
     reached, budget = (int(each) for each in re.findall(r"holds (\d+) of (\d+)", done.stdout)[0])

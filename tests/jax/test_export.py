@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +26,7 @@ from checkmate.jax import export, rematerialize
 from checkmate.reports.gather import gather
 from checkmate.units import Budget
 from tests.jax.steps import copied, data, dense, dropout, weights
+from tests.programs import run_python
 
 pytestmark = pytest.mark.heavy  # each compiles several steps
 
@@ -92,8 +91,7 @@ def test_a_process_with_jax_alone_trains_with_the_file(tmp_path: Path) -> None:
     print(float(loss))
     """
     code = textwrap.dedent(code).replace("import jax,", "import jax, jax.export,")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) == expected
+    assert float(run_python("-c", code).stdout) == expected
 
 
 def test_the_report_says_what_the_file_takes(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ from typing import Any
 import pytest
 
 from checkmate.backends.tf.environment import EXACT
-from checkmate.backends.tf.tasks import run_process
-from checkmate.progress import never, silent
+from tests.programs import run_python
 from tests.quick_start import QUICK
 
 HERE = Path(__file__).parent
@@ -32,11 +30,7 @@ def _all_models() -> tuple[str, ...]:
 
 def train(names: tuple[str, ...], folder: Path) -> dict[str, Any]:
     answer = folder / "answer.json"
-    command = [sys.executable, str(HERE / "five_steps.py"), str(answer), *names]
-    output, _ = run_process(
-        command, message="", report=silent, cancelled=never, environment={**EXACT, **QUICK}
-    )
-    assert answer.exists(), output[-3000:]
+    run_python(HERE / "five_steps.py", answer, *names, **EXACT, **QUICK)
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     return found
 

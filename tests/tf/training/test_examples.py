@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from checkmate.backends.tf.environment import METERED
-from checkmate.backends.tf.tasks import run_process
-from checkmate.progress import never, silent
+from tests.programs import run_python
 from tests.quick_start import QUICK
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -40,11 +38,11 @@ def test_there_are_sixteen_examples_and_they_are_short() -> None:
 
 
 def run_of(name: str, *words: str) -> str:
-    command = [sys.executable, str(EXAMPLES / name), *words, "--small"]
     chosen = {**METERED, **QUICK}
     if name in TWICE:  # peaks of several threads differ between runs, which is no matter of a plan
         chosen |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    return run_process(command, message="", report=silent, cancelled=never, environment=chosen)[0]
+    done = run_python(EXAMPLES / name, *words, "--small", **chosen)
+    return done.stdout + done.stderr
 
 
 @pytest.mark.heavy

@@ -6,7 +6,6 @@ Each program runs plainly and scheduled, each in a fresh process with the same k
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import numpy as np
 import pytest
 
 from checkmate.backends.tf.environment import METERED
-from checkmate.backends.tf.tasks import run_process
-from checkmate.progress import never, silent
+from tests.programs import run_python
 from tests.quick_start import QUICK
 
 SCRIPT = Path(__file__).parents[1] / "own_steps.py"
@@ -23,10 +21,7 @@ SCRIPT = Path(__file__).parents[1] / "own_steps.py"
 
 def trained(program: str, budget: str, folder: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
     answer = folder / f"{program}-{budget}.npz"
-    command = [sys.executable, str(SCRIPT), program, budget, str(answer), "exact"]
-    chosen = {**METERED, **QUICK}
-    output, _ = run_process(command, message="", report=silent, cancelled=never, environment=chosen)
-    assert answer.exists(), output[-3000:]
+    run_python(SCRIPT, program, budget, answer, "exact", **METERED, **QUICK)
     with np.load(answer) as found:
         report = json.loads(str(found["report"]))
         return report, [found[name] for name in sorted(found.files) if name != "report"]

@@ -5,12 +5,11 @@ Their budgets of a few MiB include whatever else the process holds.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import run_python
 
 HERE = Path(__file__).parents[1]
 
@@ -41,14 +40,6 @@ def test_one_line_in_user_code(subject: str) -> None:
         # Kernels of several threads take scratch as those come to run, so on a busy machine a peak is another
         # in each run. These tests are about what follows from a peak.
         environment |= {"TF_NUM_INTRAOP_THREADS": "1"}
-    pytest_alone = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", ""]
-    ran = subprocess.run(
-        [*pytest_alone, str(HERE / f"{subject}.py")],
-        capture_output=True,
-        text=True,
-        cwd=HERE.parents[1],
-        env={**os.environ, **environment},
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
+    alone = ("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "")
+    ran = run_python(*alone, HERE / f"{subject}.py", **environment)
     assert " passed" in ran.stdout.splitlines()[-1]

@@ -6,8 +6,6 @@ The peak of ``fit``, its weights, and training on two replicas are tested.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +13,12 @@ import numpy as np
 import pytest
 
 from checkmate.backends.tf.environment import EXACT, METERED
-from checkmate.backends.tf.tasks import run_process
-from checkmate.progress import never, silent
 from checkmate.units import parse_bytes
+from tests.programs import run_python
 from tests.quick_start import QUICK
 
 HERE = Path(__file__).parents[1]
 pytestmark = pytest.mark.long
-
-
-def run(script: str, *arguments: str, environment: Mapping[str, str] = {}) -> None:
-    command = [sys.executable, str(HERE / script), *arguments]
-    chosen = {**QUICK, **environment}
-    output, _ = run_process(command, message="", report=silent, cancelled=never, environment=chosen)
-    answer = next(Path(each) for each in arguments if each.endswith((".npz", ".json")))
-    assert answer.exists(), output[-3000:]
 
 
 def fit(
@@ -38,15 +27,8 @@ def fit(
     answer = folder / f"{sample}-{budget}.npz"
     # With Eigen kernels the meter works on this allocator only; it then sees every tensor.
     environment = {**EXACT, "TF_CPU_ALLOCATOR_USE_BFC": "true"} if exact else {}
-    run(
-        "fit_budget.py",
-        sample,
-        "8",
-        budget,
-        str(answer),
-        *(["exact"] if exact else []),
-        environment=environment,
-    )
+    words = [sample, "8", budget, answer, *(["exact"] if exact else [])]
+    run_python(HERE / "fit_budget.py", *words, **QUICK, **environment)
     with np.load(answer) as found:
         report = json.loads(str(found["report"]))
         return report, [found[name] for name in sorted(found.files) if name != "report"]
@@ -74,7 +56,7 @@ def test_three_steps_of_fit_are_bitwise_the_plain_ones(tmp_path: Path) -> None:
 
 def test_two_replicas(tmp_path: Path) -> None:
     answer = tmp_path / "mirrored.json"
-    run("mirrored.py", str(answer), environment={**EXACT, **METERED})
+    run_python(HERE / "mirrored.py", answer, **QUICK, **EXACT, **METERED)
     found = json.loads(answer.read_text())
     fit, loop = found["fit"], found["loop"]
     assert fit["same"] and loop["same"]

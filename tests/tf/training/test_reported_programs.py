@@ -5,15 +5,12 @@ They lie beside the repository; where they do not, they are skipped.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.programs import ROOT, run_python
+
 CASES = ROOT.parent / "shared" / "cases"
 LINE = re.compile(r"^checkmate: batch of .*", re.MULTILINE)
 
@@ -26,15 +23,8 @@ pytestmark = [
 def run(program: str, **environment: str) -> tuple[str, list[str]]:
     """Return what ``program`` prints, and what is said of its plans."""
     name, *words = program.split()
-    chosen = {"PYTHONPATH": str(ROOT), "TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    ran = subprocess.run(
-        [sys.executable, str(CASES / name), *words],
-        env={**os.environ, **chosen, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    chosen = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    ran = run_python(CASES / name, *words, **chosen, **environment)
     return ran.stdout, LINE.findall(ran.stderr)
 
 

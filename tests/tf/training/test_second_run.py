@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkmate.backends.tf.environment import METERED
-from checkmate.backends.tf.tasks import run_process
-from checkmate.progress import never, silent
 from checkmate.units import parse_bytes
 from tests.benchmarks.training import use_compiled
+from tests.programs import run_python
 from tests.quick_start import QUICK
 
 EARLIER = "from an earlier run's plan"
@@ -29,9 +27,7 @@ _BUDGET = re.compile(r"measured peak [\d.]+ \w+ of ([\d.]+ \w+)")
 
 def run(answer: Path, cache: Path) -> dict[str, Any]:
     environment = {**METERED, **QUICK, **_ONE_THREAD, "XDG_CACHE_HOME": str(cache)}
-    command = [sys.executable, "-m", "tests.tf.example_steps", str(answer)]
-    said, _ = run_process(command, message="", report=silent, cancelled=never, environment=environment)
-    assert answer.exists(), said[-3000:]
+    run_python("-m", "tests.tf.example_steps", answer, **environment)
     found: dict[str, Any] = json.loads(answer.read_text())
     return found
 

@@ -6,26 +6,20 @@ Such a process runs on a CPU without oneDNN, as most CPUs are.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.programs import run_python
 from tests.quick_start import QUICK
 
 SCRIPT = Path(__file__).parents[1].joinpath("unmetered.py")
 
 
 @pytest.mark.heavy
-def test_plans_are_measured_in_a_fresh_process_and_that_is_said() -> None:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_CPU_ALLOCATOR")}
-    environment |= {"TF_ENABLE_ONEDNN_OPTS": "0", **QUICK}
-    ran = subprocess.run(
-        [sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr[-4000:]
+def test_plans_are_measured_in_a_fresh_process_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CPU_ALLOCATOR_USE_BFC", raising=False)
+    ran = run_python(SCRIPT, **QUICK, TF_ENABLE_ONEDNN_OPTS="0")
     found = json.loads(ran.stdout.splitlines()[-1])
     assert not found["metered"]
     assert 0 < found["peak"] <= found["allowed"] and found["recomputations"] > 0

@@ -36,8 +36,8 @@ def test_fit_keeps_the_budget_and_the_losses(name: str, capfd: pytest.CaptureFix
     options = checkmate.SolveOptions(time_limit_s=5)
     assert checkmate.rematerialize(model, "60%", options=options) is model
     found = _losses(model, x, y, 20)
-    (layout,) = model.train_function.training.compiled.planner.plans
-    fit = model.train_function.training.compiled.planner.plans[layout].fit
+    (layout,) = model.train_function.training.compiled.plans
+    fit = model.train_function.training.compiled.plans[layout].fit
     assert fit.schedule is not None
     assert fit.budget_bytes == int(SHARE * fit.plain.peak_bytes)
     assert fit.memory.peak_bytes <= fit.budget_bytes
@@ -84,7 +84,7 @@ def test_loops_stay_whole_and_are_compiled(kind: type, capfd: pytest.CaptureFixt
     found = model.fit(x, y, batch_size=64, epochs=3, verbose=0).history["loss"]
     said = capfd.readouterr().err
     assert "compiled by XLA" in said and "cannot compile" not in said
-    (plan,) = model.train_function.training.compiled.planner.plans.values()
+    (plan,) = model.train_function.training.compiled.plans.values()
     assert plan.fit.schedule is not None and plan.fit.memory.peak_bytes < plan.fit.plain.peak_bytes
     plain, x, y = _recurrent(kind)
     expected = plain.fit(x, y, batch_size=64, epochs=3, verbose=0).history["loss"]
@@ -145,7 +145,7 @@ def test_a_function_that_xla_compiles_keeps_its_budget(capfd: pytest.CaptureFixt
     x, y = tf.random.normal((4096, 64), seed=1), tf.random.normal((4096, 64), seed=2)
     options = checkmate.SolveOptions(time_limit_s=3)
     step = checkmate.rematerialize_function(made[0][0], "60%", example=(x, y), options=options)
-    (plan,) = step.compiled.planner.plans.values()
+    (plan,) = step.compiled.plans.values()
     assert plan.fit is not None and plan.schedule is not None
     assert plan.fit.memory.peak_bytes <= plan.fit.budget_bytes < plan.fit.plain.peak_bytes
     assert "compiled by XLA" in capfd.readouterr().err
@@ -185,7 +185,7 @@ def test_a_bare_step_is_compiled_as_its_model_is(capfd: pytest.CaptureFixture[st
     options = checkmate.SolveOptions(time_limit_s=3)
     step = checkmate.train_step(model, "70%", example=(x, y), options=options)
     assert "compiled by XLA" in capfd.readouterr().err
-    (plan,) = step.compiled.planner.plans.values()
+    (plan,) = step.compiled.plans.values()
     assert plan.fit is not None and plan.fit.fits and plan.schedule is not None
     found = [step(x, y)[0].numpy() for _ in range(5)]
     plain, x, y = _model("normalized", metrics=[])
@@ -214,7 +214,7 @@ def test_an_own_step_that_xla_compiles_is_for_xla(capfd: pytest.CaptureFixture[s
     checkmate.rematerialize(model, "70%", options=checkmate.SolveOptions(time_limit_s=3))
     assert np.isfinite(model.train_on_batch(x, y)).all()
     assert "compiled by XLA" in capfd.readouterr().err
-    (plan,) = model.train_function.training.compiled.planner.plans.values()
+    (plan,) = model.train_function.training.compiled.plans.values()
     assert plan.fit is not None and plan.fit.fits and plan.schedule is not None
 
 
