@@ -24,11 +24,11 @@ from checkmate.planning.plan_request import PlanRequest
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss
 from checkmate.training.improve import Improvement
+from checkmate.training.kept import PlanMemory
 from checkmate.training.known import known_limit, known_plan, measured_again, recall, why_searched
 from checkmate.training.limit import Limit, Phases, RisingLimit, limit_of
 from checkmate.training.neighbour import Learned
 from checkmate.training.plan import StepPlan, StepSubject, meter_of
-from checkmate.training.plan_memory import PlanMemory
 from checkmate.training.search import PlanSearch
 from checkmate.training.trials import Trials
 from checkmate.training.wording import tell_plan

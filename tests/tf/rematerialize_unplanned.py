@@ -171,7 +171,7 @@ STAGES = (
     "checkmate.backends.tf.live.measure.trace_run",
     "checkmate.planning.schedule_solver.ScheduleSolver.solve",
     "checkmate.backends.tf.live.ready.ordered_step",
-    "checkmate.training.plan_memory.PlanMemory.keep",
+    "checkmate.training.kept.PlanMemory.keep",
 )
 
 
