@@ -42,7 +42,7 @@ Member = TypeVar("Member", bound=StrEnum)
 class TraceOptions(TypedDict, total=False):
     """How a model is traced, as the fields of ``ModelRequest`` say.
 
-    None leaves what the model or the request says. ``input_shape`` may be written as on the command line.
+    None leaves what the model or the request says.
     """
 
     loss: str | None
@@ -54,8 +54,6 @@ class TraceOptions(TypedDict, total=False):
 
 
 class StepOptions(TraceOptions, total=False):
-    """How a model's step is traced: its batch, and what runs it, too."""
-
     batch_size: int | None
     target: Target | str | None
 
@@ -91,8 +89,7 @@ def request_of(model: str | Path | ModelRequest, **step: Unpack[StepOptions]) ->
 def as_request(model: ModelLike, **step: Unpack[StepOptions]) -> Iterator[ModelRequest]:
     """Yield the request for a Keras model, or for what ``model`` names.
 
-    A Keras model is saved for as long as the block runs, with what it is compiled with, so that other
-    processes can load it.
+    A Keras model is saved for as long as the block runs, so that other processes can load it.
 
     Raises:
         UsageError: as ``request_of``. LoadError: the model cannot be saved, or not be loaded where its own
@@ -121,9 +118,6 @@ def request_for(request: ModelRequest, graph: Graph) -> ModelRequest:
     """Return the request for the step that ``graph`` was profiled from, with its batch, loss and shapes.
 
     ``request`` says where the model is, whether its code may run, and what else is to run the step.
-
-    Raises:
-        UsageError: the graph is of no Keras model.
     """
     recorded = graph.origin.request
     if not recorded:
@@ -159,7 +153,6 @@ def result_of(given: ResultLike, graph: Graph) -> SolveResult:
 
     Raises:
         FormatError: the file is not a valid schedule. FingerprintMismatchError: it is for another graph.
-        UsageError: it is of another type.
     """
     if isinstance(given, SolveResult):
         return given
@@ -176,8 +169,7 @@ def graph_of(given: GraphLike) -> Graph:
     """Return the graph that is given, or read or built from a file or a name.
 
     Raises:
-        FormatError: the file is missing or broken. UsageError: there is no such network, or ``given`` is
-        something else.
+        FormatError: the file is missing or broken. UsageError: there is no such network.
     """
     if isinstance(given, Graph):
         return given
@@ -187,7 +179,7 @@ def graph_of(given: GraphLike) -> Graph:
 
 
 def budget_of(given: BudgetLike) -> Budget:
-    """Return the budget that ``"6GiB"``, ``"60%"``, ``"min"`` or a number of bytes stands for.
+    """Read ``"6GiB"``, ``"60%"``, ``"min"`` or a number of bytes.
 
     Raises:
         UsageError: it cannot be read, or leaves no memory at all.
@@ -204,7 +196,7 @@ def budget_of(given: BudgetLike) -> Budget:
 
 
 def step_budget_of(given: BudgetLike, peak_bytes: int = _LARGE_STEP) -> Budget:
-    """Return the budget for a step that keeps ``peak_bytes`` where it keeps everything.
+    """Read a budget for a step that keeps ``peak_bytes`` where it keeps everything.
 
     Raises:
         UsageError: as for ``budget_of``; or it is so few bytes, for a step that is no toy, that another unit
@@ -221,29 +213,21 @@ def step_budget_of(given: BudgetLike, peak_bytes: int = _LARGE_STEP) -> Budget:
 
 
 def _is_whole(given: object) -> bool:
-    """Return whether ``given`` is a whole number; True and False are none."""
+    """Whether ``given`` is a whole number; True and False are none."""
     if isinstance(given, float):
         return given.is_integer()
     return isinstance(given, Integral) and not isinstance(given, bool)
 
 
 def budgets_of(given: int | str | Sequence[BudgetLike]) -> int | tuple[Budget, ...]:
-    """Return a count as it is, and a list such as ``"25%,50%,8GiB"`` read one by one.
-
-    Raises:
-        UsageError: one of them cannot be read.
-    """
+    """Return a count as it is, and a list such as ``"25%,50%,8GiB"`` read one by one."""
     if isinstance(given, int):
         return given
     return tuple(budget_of(part) for part in (given.split(",") if isinstance(given, str) else given))
 
 
 def budget_bytes_of(given: BudgetLike) -> int:
-    """Return a budget in bytes.
-
-    Raises:
-        UsageError: it cannot be read, or depends on the graph.
-    """
+    """Return a budget in bytes; one that depends on the graph is a UsageError."""
     found = budget_of(given)
     if found.bytes_ is None:
         raise UsageError(
@@ -253,7 +237,6 @@ def budget_bytes_of(given: BudgetLike) -> int:
 
 
 def on_miss_of(given: OnMiss | str) -> OnMiss:
-    """Return what is to be done where no schedule keeps the budget, or raise UsageError."""
     words = (
         'write on_miss="closest" (train with the schedule that is least over the budget) or on_miss="raise"'
     )
@@ -261,7 +244,6 @@ def on_miss_of(given: OnMiss | str) -> OnMiss:
 
 
 def target_of(given: Target | str | None) -> Target | None:
-    """Return what is to run the step (None: what the model says), or raise UsageError."""
     words = 'write target="executor" (TensorFlow runs op after op) or target="xla" (compiled)'
     return None if given is None else _member(Target, "target", given, words)
 
@@ -274,20 +256,12 @@ def _member(kind: type[Member], name: str, given: str, hint: str) -> Member:
 
 
 def bytes_of(given: str | int | None) -> int | None:
-    """Return a size in bytes; None stays None.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """Return a size in bytes; None stays None."""
     return _read(parse_bytes, given) if isinstance(given, str) else given
 
 
 def overhead_of(given: str | float | None) -> float | None:
-    """Return an extra cost as a fraction, infinite for ``"any"``; None stays None.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """Return an extra cost as a fraction, infinite for ``"any"``; None stays None."""
     return _read(parse_overhead, given) if isinstance(given, str) else given
 
 
