@@ -86,8 +86,8 @@ def test_what_was_tried_as_it_runs_is_not_compiled_again(monkeypatch: pytest.Mon
         compiled.append(jitted)
         return executable(search, jitted, options)
 
-    executable = JaxCompilation._executable
-    monkeypatch.setattr(JaxCompilation, "_executable", counted)
+    executable = JaxCompilation.executable
+    monkeypatch.setattr(JaxCompilation, "executable", counted)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     args = args_of(dense)
     found = checkmate.jax.rematerialize(dense, "60%", of="temporary", example=args, **QUICK)

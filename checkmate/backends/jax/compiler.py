@@ -84,7 +84,13 @@ class JaxCompilation(Compilation[Way, Trial]):
     def graph(self) -> Graph:
         fixed = {"arguments": self.plain.arguments, "results": self.plain.results - self.plain.shared}
         graph = graph_of(self.program, self.fused, name=self._name, speed=self.speed, fixed=fixed)
-        return replace(graph, metadata=_metadata(len(self.program.equations)))
+        origin = {
+            "framework": JAX,
+            "jax": jax.__version__,
+            "jax_equations": len(self.program.equations),
+            "target": Target.XLA.value,
+        }
+        return replace(graph, metadata=origin)
 
     @property
     def plain_seconds(self) -> float:
@@ -102,52 +108,37 @@ class JaxCompilation(Compilation[Way, Trial]):
     def compilers(self) -> Sequence[Compiler[Way, Trial]]:
         return [_JaxCompiler(self, ways) for ways in self._groups]
 
-    @property
-    def rate(self) -> float:
-        """How many bytes XLA will probably take for each of the graph's."""
-        if self.platform == "cpu":
-            return 1.0
-        held = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes - self.graph.fixed_bytes
-        return min(_MOST_RATE, max(1, self.plain.temporary) / max(1, held))
-
-    def compile(self, schedule: Schedule, way: Way) -> tuple[Trial, int]:
-        run = tied_step(self.program, self.fused, schedule, way.emitted(self.platform))
-        jitted = jax.jit(run, donate_argnums=self.begun.traced.donated)
-        executable = self._tried(jitted, choices := way.trial_options(self.platform))
-        memory = memory_of(executable)
-        moved = None if self.platform == "cpu" else moved_bytes(executable.as_text())
-        as_run = executable if choices[self._refused] == way.options else None
-        made = Trial(jitted, memory, as_run, moved, way)
-        return made, memory.whole - self.plain.fixed
-
-    def _tried(self, jitted: Any, choices: Sequence[dict[str, Any]]) -> Any:
-        found, failed = first_compiled(choices[self._refused :], lambda each: self._executable(jitted, each))
+    def tried(self, jitted: Any, choices: Sequence[dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
+        """Compile with the first options that XLA takes; those that it failed with are not tried again."""
+        left = choices[self._refused :]
+        found, failed = first_compiled(left, lambda each: self.executable(jitted, each))
         self._refused += failed
-        return found
+        return found, left[failed]
 
-    def finished(self, trial: Compiled[Way, Trial]) -> Compiled[Way, Trial]:
-        """Compile a trial again as it will run, where it was compiled otherwise."""
-        if trial.made.executable is not None:
-            return trial
-        executable = self._executable(trial.made.jitted, trial.way.options)
-        made = replace(trial.made, executable=executable, memory=memory_of(executable))
-        return replace(trial, made=made, temporary=made.memory.whole - self.plain.fixed)
-
-    def _executable(self, jitted: Any, options: dict[str, Any]) -> Any:
+    def executable(self, jitted: Any, options: dict[str, Any]) -> Any:
         lowered = jitted.lower(*(self.program.avals[value] for value in self.program.arguments))
         return lowered.compile(options)
 
 
 class _JaxCompiler(Compiler[Way, Trial]):
     def __init__(self, step: JaxCompilation, ways: tuple[Way, ...]) -> None:
-        self._step, self.graph, self.ways, self.rate = step, step.graph, ways, step.rate
+        self._step, self._on_cpu, self.graph, self.ways = step, step.platform == "cpu", step.graph, ways
         self.usual, self.near = usual_ways(ways, step.platform), near(step.platform)
-        self.segments = (
-            step.platform != "cpu"
-        )  # where all steps wait, runs of recomputations are nothing special
+        # Where all steps wait, runs of recomputations are nothing special.
+        self.segments = not self._on_cpu
+        held = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes - self.graph.fixed_bytes
+        plain_rate = max(1, step.plain.temporary) / max(1, held)
+        self.rate = 1.0 if self._on_cpu else min(_MOST_RATE, plain_rate)
 
     def compile(self, schedule: Schedule, way: Way) -> tuple[Trial, int]:
-        return self._step.compile(schedule, way)
+        step = self._step
+        run = tied_step(step.program, step.fused, schedule, way.emitted(step.platform))
+        jitted = jax.jit(run, donate_argnums=step.begun.traced.donated)
+        executable, options = step.tried(jitted, way.trial_options(step.platform))
+        memory = memory_of(executable)
+        moved = None if self._on_cpu else moved_bytes(executable.as_text())
+        as_run = executable if options == way.options else None
+        return Trial(jitted, memory, as_run, moved, way), memory.whole - step.plain.fixed
 
     def holds_order(self, way: Way) -> bool:
         return holds_order(way, self._step.platform)
@@ -158,7 +149,7 @@ class _JaxCompiler(Compiler[Way, Trial]):
         On a GPU it is for its bytes and for its products: by such prices the policies of ``jax.checkpoint``
         stood as they did when an H200 ran them.
         """
-        if self._step.platform == "cpu":
+        if self._on_cpu:
             held = _HELD if made.way.ties is WaitPolicy.ALL else 0.0
             return (1 + held) * float(simulate(self.graph, schedule).cost)
         if made.moved is None:
@@ -170,13 +161,8 @@ class _JaxCompiler(Compiler[Way, Trial]):
         return found
 
     def finished(self, each: Compiled[Way, Trial]) -> Compiled[Way, Trial]:
-        return self._step.finished(each)
-
-
-def _metadata(equations: int) -> dict[str, Any]:
-    return {
-        "framework": JAX,
-        "jax": jax.__version__,
-        "jax_equations": equations,
-        "target": Target.XLA.value,
-    }
+        if each.made.executable is not None:
+            return each
+        executable = self._step.executable(each.made.jitted, each.way.options)
+        made = replace(each.made, executable=executable, memory=memory_of(executable))
+        return replace(each, made=made, temporary=made.memory.whole - self._step.plain.fixed)

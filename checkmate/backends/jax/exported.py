@@ -6,7 +6,7 @@ What is in the file is StableHLO, with the schedule's ties. A program that loads
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -107,47 +107,33 @@ def _bytes(memory: StepMemory) -> dict[str, int]:
 
 @dataclass(frozen=True, eq=False)
 class Calling:
-    """A plan's step as a function that JAX can export.
+    """A plan's step as a function that JAX can export, without its static arguments.
 
-    ``function``: of ``arguments``, which are shapes. ``donated``: the numbers of arguments that it may take
-    over. ``leaves``: it takes and returns flat arrays, since a file cannot name the types of their trees.
+    ``leaves``: it takes and returns flat arrays, since a file cannot name the types of their trees.
     """
 
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    donated: tuple[int, ...]
+    plan: JaxPlan
     leaves: bool
 
+    def step(self, *args: Any) -> Any:
+        found = self.plan.jitted(*jax.tree.leaves(args))
+        return found if self.leaves else jax.tree.unflatten(self.plan.results, found)
 
-def as_called(plan: JaxPlan) -> Calling:
-    """Return the step as it is called, without its static arguments.
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Shapes of what it is called with."""
+        given = self.plan.arguments
+        return tuple(jax.tree.leaves(given) if self.leaves else given)
 
-    An argument is donated where all of it is.
-    """
-    arguments = tuple(plan.arguments)
-    counts = [len(jax.tree.leaves(each)) for each in arguments]
-    firsts = [sum(counts[:number]) for number in range(len(counts))]
-    given = set(plan.donated)
-    donated = tuple(
-        number
-        for number, (first, count) in enumerate(zip(firsts, counts, strict=True))
-        if count and given.issuperset(range(first, first + count))
-    )
-
-    def step(*args: Any) -> Any:
-        return jax.tree.unflatten(plan.results, plan.jitted(*jax.tree.leaves(args)))
-
-    return Calling(step, arguments, donated, leaves=False)
-
-
-def by_leaves(plan: JaxPlan) -> Calling:
-    """Return the step as a function of the flat arrays of its arguments."""
-    arguments = tuple(jax.tree.leaves(plan.arguments))
-
-    def step(*leaves: Any) -> Any:
-        return plan.jitted(*leaves)
-
-    return Calling(step, arguments, plan.donated, leaves=True)
+    @property
+    def donated(self) -> tuple[int, ...]:
+        """The numbers of arguments that it may take over as a whole."""
+        left, found = iter(range(len(jax.tree.leaves(self.plan.arguments)))), []
+        for number, argument in enumerate(self.arguments):
+            flat = {next(left) for _ in jax.tree.leaves(argument)}
+            if flat and flat <= set(self.plan.donated):
+                found.append(number)
+        return tuple(found)
 
 
 def described(tree: Any, donated: Sequence[int] | None) -> list[dict[str, Any]]:
@@ -188,24 +174,24 @@ def write_step(plan: JaxPlan, name: str, staged: Path, folder: Path) -> JaxExpor
         leaves=calling.leaves,
         platform=jax_export.default_export_platform(),
         arguments=tuple(described(tuple(plan.arguments), plan.donated)),
-        results=tuple(described(jax.eval_shape(calling.function, *calling.arguments), None)),
+        results=tuple(described(jax.eval_shape(calling.step, *calling.arguments), None)),
     )
     write_json(staged / REPORT_FILE, found.to_json())
     return found
 
 
 def _serialized(plan: JaxPlan, name: str) -> tuple[Calling, bytes]:
-    calling = as_called(plan)
+    calling = Calling(plan, leaves=False)
     exported = _exported(calling, name)
     try:
         return calling, bytes(exported.serialize())
     except (ValueError, TypeError):  # a type of the trees has no name in a file
-        calling = by_leaves(plan)
+        calling = Calling(plan, leaves=True)
         return calling, bytes(_exported(calling, name).serialize())
 
 
 def _exported(calling: Calling, name: str) -> Any:
-    jitted = jax.jit(calling.function, donate_argnums=calling.donated)
+    jitted = jax.jit(calling.step, donate_argnums=calling.donated)
     try:
         return jax_export.export(jitted)(*calling.arguments)
     except (ValueError, TypeError, NotImplementedError) as error:
