@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -74,10 +74,7 @@ class GraphInfo:
             "minimum_reached_bytes": self.minimum.bytes,
             "minimum_proved": self.minimum.proved,
             "peak_op": self.peak_op,
-            "alive_at_peak": [
-                {"value": alive.value, "bytes": alive.bytes, "layer": alive.layer, "shape": alive.shape}
-                for alive in self.alive_at_peak
-            ],
+            "alive_at_peak": list(map(asdict, self.alive_at_peak)),
             "alive_at_peak_by_layer": self.alive_at_peak_by_layer,
         }
 
@@ -93,10 +90,7 @@ def graph_facts(graph: Graph, timeline: Timeline | None = None) -> dict[str, Any
         "name": graph.name,
         "ops": graph.n,
         "values": graph.m,
-        "phases": {
-            phase: sum(op.phase == phase for op in graph.ops)
-            for phase in dict.fromkeys(o.phase for o in graph.ops)
-        },
+        "phases": dict(Counter(op.phase for op in graph.ops)),
         "batch_size": graph.batch_size,
         "device": None if graph.device is None else {"name": graph.device.name, "kind": graph.device.kind},
         "target": graph.origin.target or None,

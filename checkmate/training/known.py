@@ -10,12 +10,13 @@ import dataclasses
 from collections.abc import Sequence
 
 from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.graph import CostUnit, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.machine.plan_store import KeptPlan, KeptTrial
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.request import OnMiss
 from checkmate.training.limit import Limit, limit_of
+from checkmate.training.neighbour import with_measured
 from checkmate.training.plan import StepPlan, read_ahead
 from checkmate.training.search import PlanSearch
 from checkmate.training.trials import Trials, TriedStep
@@ -236,11 +237,7 @@ def _with_plan(kept: KeptPlan) -> tuple[KeptTrial, ...]:
 def _learned_graph(kept: KeptPlan, graph: Graph) -> Graph | None:
     if not len(kept.seconds) == len(kept.scratch) == graph.n:
         return None
-    ops = tuple(
-        dataclasses.replace(op, cost=cost, workspace_bytes=scratch)
-        for op, cost, scratch in zip(graph.ops, kept.seconds, kept.scratch, strict=True)
-    )
-    return dataclasses.replace(graph, ops=ops, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)
+    return with_measured(graph, kept.seconds, kept.scratch)
 
 
 def _worth_keeping(trials: Trials) -> list[TriedStep]:

@@ -92,12 +92,11 @@ class RisingLimit:
 
         ``plain``: the step as measured without a schedule.
         """
-        limit = self._phases.widened(limit, plain)
         self._told_by = max(self._told_by, _everything(step))
-        rose = self.now is None or limit.own > self.now.own
+        before, self.now = self.now, self.would_be(limit, plain)
+        rose = self.now is not before
         if rose:
-            self.now = limit
-            self._phases.note(limit)
+            self._phases.note(self.now)
         return rose
 
 

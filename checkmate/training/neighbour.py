@@ -7,9 +7,10 @@ tells what they will take for the next.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkmate.ir.graph import Graph, Op
+from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,15 +29,23 @@ def carried_over(learned: Learned, graph: Graph) -> Graph | None:
     traced, known = learned.traced, learned.known
     if [_structure(op) for op in traced.ops] != [_structure(op) for op in graph.ops]:
         return None
-    ops = []
+    seconds, scratch = [], []
     for before, found, op in zip(traced.ops, known.ops, graph.ops, strict=True):
-        more = op.cost / before.cost if before.cost > 0 else 1.0
+        seconds.append(found.cost * (op.cost / before.cost if before.cost > 0 else 1.0))
         larger = _bytes(graph, op) / max(1, _bytes(traced, before))
-        scratch = op.workspace_bytes + int((found.workspace_bytes - before.workspace_bytes) * larger)
-        ops.append(dataclasses.replace(op, cost=found.cost * more, workspace_bytes=max(0, scratch)))
-    return dataclasses.replace(
-        graph, ops=tuple(ops), cost_unit=known.cost_unit, cost_origin=known.cost_origin
+        more = int((found.workspace_bytes - before.workspace_bytes) * larger)
+        scratch.append(max(0, op.workspace_bytes + more))
+    scaled = with_measured(graph, seconds, scratch)
+    return dataclasses.replace(scaled, cost_unit=known.cost_unit, cost_origin=known.cost_origin)
+
+
+def with_measured(graph: Graph, seconds: Sequence[float], scratch: Sequence[int]) -> Graph:
+    """Return ``graph`` with measured costs of its ops, and their bytes of scratch."""
+    ops = tuple(
+        dataclasses.replace(op, cost=cost, workspace_bytes=bytes_)
+        for op, cost, bytes_ in zip(graph.ops, seconds, scratch, strict=True)
     )
+    return dataclasses.replace(graph, ops=ops, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)
 
 
 def _structure(op: Op) -> tuple[object, ...]:

@@ -196,9 +196,9 @@ class PlanSearch:
 
     def so_far(self) -> StepPlan:
         """Return the cheapest plan that fits by now, with a sentence that the search goes on."""
-        fitting = self.best_fitting()
+        fitting, graph = self.best_fitting(), self.trials.graph
         assert fitting is not None
-        plan, graph = self.plan_of(fitting), self.trials.graph
+        plan = self.plan_of(fitting)
         peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed)
         sentence = (
             f"{plan.layout.describe()}: training begins with {what_runs(graph, fitting)}, peak {peak} of "
@@ -256,7 +256,8 @@ class PlanSearch:
         known = "what is known of its ops" if self.trials.carried else "operation counts"
         for tried_rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
             target = self._target(tried_rate)
-            result = self._solve(target, None, _QUICK_S, f"on {known}")
+            asked = self._ask(target, None, _QUICK_S, f"on {known}")
+            result = self.request.answer(asked, self.trials.report)
             if result.schedule is not None:
                 return result.schedule
         self.proved = result.status is SolveStatus.INFEASIBLE and not result.assumptions
@@ -286,10 +287,6 @@ class PlanSearch:
             start = Schedule.of(graph, start.steps.tolist())
         return SolveRequest(graph, target, start, seconds)
 
-    def _solve(self, target: int, start: Schedule | None, seconds: float | None, what: str) -> SolveResult:
-        asked = self._ask(target, start, seconds, what)
-        return self.request.answer(asked, self.trials.report)
-
     def _impossible(self, closest: TriedStep | None) -> NoScheduleError:
         return impossible(self.trials, closest, self.allowed, self.least, proved=self.proved)
 
@@ -299,11 +296,10 @@ class PlanSearch:
         over = max(0, tried.peak_bytes - self.allowed)
         proof = self.least if self.proved else None
         sentence = sentence_of(trials, tried, self.limit, proof, what or what_runs(trials.graph, tried))
-        kept = None if tried.schedule is None else tried.on(trials.step.graph)
         return StepPlan(
             trials.step.layout,
             trials.step,
-            kept,
+            None if tried.schedule is None else tried.on(trials.step.graph),
             tried.peak_bytes,
             sentence,
             over,

@@ -22,11 +22,11 @@ from checkmate.backends.tf.live.measure import (
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.memory_check import require_room
 from checkmate.errors import CycleError, ProfileError, StepTooLargeError
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
-from checkmate.training.neighbour import Learned, carried_over
+from checkmate.training.neighbour import Learned, carried_over, with_measured
 from checkmate.training.plan import FIRST_RATE, held_by_others, meter_of
 
 
@@ -220,12 +220,13 @@ class Trials:
 
     def _learn_costs(self, found: StepMeasurement) -> None:
         self._costs_known = True
-        self.graph = with_workspace(
-            _with_seconds(self.graph, found.node_seconds), found.workspace, found.reserves, found.pieces
-        )
-        if not any(found.node_seconds):
+        if any(found.node_seconds):
+            scratch = [op.workspace_bytes for op in self.graph.ops]
+            self.graph = with_measured(self.graph, found.node_seconds, scratch)
+        else:
             sentence = "the profiler saw no times of ops, so schedules are chosen by operation counts"
             self.report(Progress("measure", message=sentence))
+        self.graph = with_workspace(self.graph, found.workspace, found.reserves, found.pieces)
 
     def _with_peak(
         self, found: StepMeasurement, schedule: Schedule | None, requested: int
@@ -251,10 +252,3 @@ class Trials:
         if found.peak_bytes and found.source is not PeakSource.PREDICTED:
             self.rate = max(1.0, (found.peak_bytes - self._others(found)) / requested)
             self.known = True
-
-
-def _with_seconds(graph: Graph, seconds: Sequence[float]) -> Graph:
-    if not any(seconds):
-        return graph
-    ops = tuple(dataclasses.replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))
-    return dataclasses.replace(graph, ops=ops, cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)
