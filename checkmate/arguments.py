@@ -59,11 +59,7 @@ class StepOptions(TraceOptions, total=False):
 
 
 def request_of(model: str | Path | ModelRequest, **step: Unpack[StepOptions]) -> ModelRequest:
-    """Return the request for what ``model`` names, with the options given.
-
-    Raises:
-        UsageError: ``model`` is of another type, or an option cannot be read.
-    """
+    """Return the request for what ``model`` names, with the options given."""
     if isinstance(model, ModelRequest):
         request = model
     elif isinstance(model, str | Path):
@@ -90,10 +86,6 @@ def as_request(model: ModelLike, **step: Unpack[StepOptions]) -> Iterator[ModelR
     """Yield the request for a Keras model, or for what ``model`` names.
 
     A Keras model is saved for as long as the block runs, so that other processes can load it.
-
-    Raises:
-        UsageError: as ``request_of``. LoadError: the model cannot be saved, or not be loaded where its own
-        classes and functions are not defined: Keras does not save their code.
     """
     if not _is_keras_model(model):
         yield request_of(model, **step)
@@ -149,11 +141,7 @@ def _shape_of(given: str | Sequence[int]) -> tuple[int, ...]:
 
 
 def result_of(given: ResultLike, graph: Graph) -> SolveResult:
-    """Return the result that is given, or that is in the file ``given``.
-
-    Raises:
-        FormatError: the file is not a valid schedule. FingerprintMismatchError: it is for another graph.
-    """
+    """Return the result that is given, or that is in the file ``given``."""
     if isinstance(given, SolveResult):
         return given
     if isinstance(given, str | Path):
@@ -166,11 +154,7 @@ def _wrong_type(what: str, given: object, hint: str) -> UsageError:
 
 
 def graph_of(given: GraphLike) -> Graph:
-    """Return the graph that is given, or read or built from a file or a name.
-
-    Raises:
-        FormatError: the file is missing or broken. UsageError: there is no such network.
-    """
+    """Return the graph that is given, or read or built from a file or a name."""
     if isinstance(given, Graph):
         return given
     if isinstance(given, str | Path):
@@ -179,11 +163,7 @@ def graph_of(given: GraphLike) -> Graph:
 
 
 def budget_of(given: BudgetLike) -> Budget:
-    """Read ``"6GiB"``, ``"60%"``, ``"min"`` or a number of bytes.
-
-    Raises:
-        UsageError: it cannot be read, or leaves no memory at all.
-    """
+    """Read ``"6GiB"``, ``"60%"``, ``"min"`` or a number of bytes."""
     if isinstance(given, Budget):
         return given
     try:
@@ -196,12 +176,7 @@ def budget_of(given: BudgetLike) -> Budget:
 
 
 def step_budget_of(given: BudgetLike, peak_bytes: int = _LARGE_STEP) -> Budget:
-    """Read a budget for a step that keeps ``peak_bytes`` where it keeps everything.
-
-    Raises:
-        UsageError: as for ``budget_of``; or it is so few bytes, for a step that is no toy, that another unit
-        was meant.
-    """
+    """Read a budget for a step that keeps ``peak_bytes`` where it keeps everything."""
     found = budget_of(given)
     few = found.bytes_
     if few is not None and few < _LEAST_BUDGET and peak_bytes >= _LARGE_STEP:

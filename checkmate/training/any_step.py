@@ -140,7 +140,8 @@ class ScheduledFunction(StepSubject):
         """Make the plan for arguments like these; leave all variables as they are.
 
         Raises:
-            As ``Planner.plan``. NotCompiledError: XLA is to compile the step, and cannot.
+            NotCompiledError: XLA is to compile the step, and cannot. Others as
+            ``checkmate.rematerialize_function``.
         """
         layout, tensors = flatten_arguments((arguments, named))
         if self.compiled is not None:

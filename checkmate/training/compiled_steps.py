@@ -120,12 +120,7 @@ class CompiledSteps:
         return self._limit
 
     def call(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], hint: str = "") -> Any:
-        """Run the step once, or call it in the function that is being traced.
-
-        Raises:
-            UsageError: called while a function is traced, without a plan; ``hint`` says what to do. Others as
-            ``plan``.
-        """
+        """Run the step once, or call it in the function that is being traced."""
         plan = self.plan(layout, training=True) if tf.executing_eagerly() else self.planned(layout)
         if plan is None:
             raise not_planned(layout, hint)

@@ -144,11 +144,7 @@ class SolvingThread:
         return self._thread.is_alive()
 
     def result(self) -> SolveResult:
-        """Wait for the answer and return it.
-
-        Raises:
-            CancelledError: it was stopped. Others as the solver.
-        """
+        """Wait for the answer and return it."""
         found = self._answer.result()
         if not self.stop.alive:
             raise CancelledError("the solve was stopped")

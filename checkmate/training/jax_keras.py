@@ -17,11 +17,7 @@ from checkmate.training.jax_planner import JaxRequest, request_of
 
 
 def rematerialize_model(model: Any, budget: Any, example: Any, **wanted: Any) -> None:
-    """Let ``fit`` and ``train_on_batch`` of ``model`` run scheduled steps.
-
-    Raises:
-        UsageError: the model cannot be trained so. TraceError: it is distributed, or its state is Flax's.
-    """
+    """Let ``fit`` and ``train_on_batch`` of ``model`` run scheduled steps."""
     _require(model)
     request = request_of(budget, donate_argnums=(0,), **wanted)
     if not model.jit_compile:

@@ -54,11 +54,7 @@ class JaxPlanner:
     _unplanned: set[Hashable] = field(default_factory=set)  # layouts that run as before
 
     def plan_to_train(self, args: Sequence[Any], *, example: bool = False) -> JaxPlan | None:
-        """Return the plan for such arguments; None: their step runs as before.
-
-        Raises:
-            CheckmateError: as ``checkmate.fallback.planned``.
-        """
+        """Return the plan for such arguments; None: their step runs as before."""
         key = _layout(args, self.request.static)
         if key in self._unplanned:
             return None
@@ -148,11 +144,7 @@ def request_of(
     options: SolveOptions | None = None,
     quiet: bool = False,
 ) -> JaxRequest:
-    """Read and check what is wanted.
-
-    Raises:
-        UsageError: an argument cannot be read. SolverUnavailableError: there is no such solver.
-    """
+    """Read and check what is wanted."""
     wanted = budget_of(budget)
     require_stated(wanted)
     if of not in ("whole", "temporary"):

@@ -36,9 +36,6 @@ def replace_training(model: Any, request: PlanRequest) -> None:
     """Let ``model`` train by schedules that keep the budget.
 
     Plans are made at the first batch of each layout and kept until the model is compiled again.
-
-    Raises:
-        UsageError, TraceError: its training step cannot be replaced.
     """
     require_trainable(model)
     phases = Phases()

@@ -82,9 +82,6 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
 
     A plain step is as TensorFlow runs it anyway, and without a meter there is nothing to measure with. What
     others came to hold since a share was told is not the step's.
-
-    Raises:
-        CycleError, ProfileError: the step could not be run, and nothing ran before.
     """
     trials = search.trials
     if plan.schedule is None or not trials.metered:

@@ -110,9 +110,6 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     A share is of what the plain step takes by itself, so that step is measured. TensorFlow orders the ops of
     a plain step anew in each run, and its peak varies: a share is of the lowest. What others hold is added: a
     share asks the same of the step beside another model. ``min`` is the least that was kept on the meter.
-
-    Raises:
-        TraceError, ProfileError, CycleError: the step could not be run or measured.
     """
     budget = request.budget
     if budget.bytes_ is not None:

@@ -99,9 +99,6 @@ class Planner:
         ``at_once``: training waits for it. Unless the request says to wait, it is then the first that fits,
         and what is found meanwhile is measured in later calls. Where planning fails, the step trains as
         before.
-
-        Raises:
-            CheckmateError: as ``checkmate.fallback.planned``.
         """
         early = at_once and not self.request.wait
         self._go_on(layout, tensors, early)

@@ -119,12 +119,7 @@ class PlanSearch:
         return self.plan_of(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
 
     def first(self) -> StepPlan | None:
-        """Run a first schedule, solved for on operation counts; return the plain plan if it turns out to fit.
-
-        Raises:
-            NoScheduleError: it is proved that no schedule keeps the budget, and that is wanted.
-            ProfileError, CycleError: it could not be run.
-        """
+        """Run a first schedule, solved for on operation counts; return the plain plan if it turns out to fit."""
         schedule = self._first()
         self._begun = self._known(schedule) or self.trials.run(schedule, "a first schedule")
         if self.trials.everything * self.trials.rate <= self.room:  # as far as is known now
@@ -160,11 +155,8 @@ class PlanSearch:
             aim.took(self._shot(tried, aim.target))
 
     def chosen(self) -> StepPlan:
-        """Return the best plan of all that was tried, and of the least request where nothing keeps the
-        budget.
-
-        Raises:
-            NoScheduleError: nothing that was tried runs; or no schedule keeps the budget, and that is wanted.
+        """Return the best plan of all that was tried; where nothing keeps the budget, try the least request
+        too.
         """
         if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
             self._request_least()

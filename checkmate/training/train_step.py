@@ -43,7 +43,7 @@ class TrainStep(StepSubject):
         """Make the plan for batches like this one; leave the model as it is.
 
         Raises:
-            NotCompiledError: XLA is to compile it, and cannot. Others as ``Planner.plan``.
+            NotCompiledError: XLA is to compile it, and cannot. Others as ``checkmate.train_step``.
         """
         layout, tensors = flatten((x, y, sample_weight))
         require_examples(layout)

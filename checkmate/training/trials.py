@@ -169,9 +169,6 @@ class Trials:
 
         ``within``: a higher peak is enough to know. ``keep`` keeps its function in ``ready`` until the next
         is measured.
-
-        Raises:
-            CycleError, ProfileError: it could not be run, and nothing ran before.
         """
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
         traced = Schedule.of(self.step.graph, schedule.steps.tolist())

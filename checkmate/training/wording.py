@@ -185,11 +185,7 @@ def remedy(peak_bytes: int) -> str:
 
 
 def not_planned(layout: BatchLayout, hint: str) -> UsageError:
-    """Return the error for a step without a plan in a traced function.
-
-    Raises:
-        TraceError: there can be no plan for it.
-    """
+    """Return the error for a step without a plan in a traced function."""
     layout.require_plannable()
     return UsageError(
         f"the step was called inside a tf.function with a {layout.describe()} that it has no plan for",

@@ -50,12 +50,7 @@ class JaxStep(CompiledStep):
         graph: Graph | None = None,
         result: SolveResult | None = None,
     ) -> None:
-        """Load the step, and compile it plainly. ``result``: a schedule of ``graph``, which is of a file.
-
-        Raises:
-            OtherStepError: ``graph`` is of another step. LoadError, TraceError, NotCompiledError: with the
-            reason.
-        """
+        """Load the step, and compile it plainly. ``result``: a schedule of ``graph``, which is of a file."""
         self.request, self.report, self.cancelled = request, report, cancelled
         self._loaded = _loaded(request, report, cancelled)
         self._begun = _begun(self._loaded, report, cancelled)

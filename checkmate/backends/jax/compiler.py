@@ -70,11 +70,7 @@ class JaxCompilation(Compilation[Way, Trial]):
 
     @cached_property
     def fused(self) -> Sequence[Fusion]:
-        """The equations as XLA will probably fuse them.
-
-        Raises:
-            TraceError: there are none.
-        """
+        """The equations as XLA will probably fuse them."""
         found = fusions(self.program) if self.platform == "cpu" else kernels(self.program, self.speed)
         if not found:
             raise TraceError("the step computes nothing", hint="return what the step computes")

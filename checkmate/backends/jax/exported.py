@@ -154,11 +154,7 @@ def described(tree: Any, donated: Sequence[int] | None) -> list[dict[str, Any]]:
 
 
 def write_step(plan: JaxPlan, name: str, staged: Path, folder: Path) -> JaxExport:
-    """Write a plan's step and its report into ``staged``, which will be ``folder``.
-
-    Raises:
-        ExportError: JAX cannot export it. OSError: a file cannot be written.
-    """
+    """Write a plan's step and its report into ``staged``, which will be ``folder``."""
     if plan.alone:
         raise ExportError(
             "the plan needs XLA's options, which no file keeps", hint="make the plan for a part of a program"

@@ -138,11 +138,7 @@ def begin(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> BegunStep:
-    """Trace ``step``, and compile it plainly with the first of the options that XLA takes.
-
-    Raises:
-        UsageError, TraceError: as ``trace``. NotCompiledError: XLA fails with all.
-    """
+    """Trace ``step``, and compile it plainly with the first of the options that XLA takes."""
     report(Progress("trace", message="tracing the training step"))
     traced = trace(step, args, static, donated)
     stop_if(cancelled)
@@ -166,11 +162,7 @@ def compiled_plain(traced: Traced, jitted: Any, choices: Sequence[dict[str, Any]
 def trace(
     step: Callable[..., Any], args: Sequence[Any], static: tuple[int, ...], donated: tuple[int, ...] | None
 ) -> Traced:
-    """Trace ``step`` for such arguments.
-
-    Raises:
-        UsageError: an argument's number is wrong. TraceError: it cannot be traced.
-    """
+    """Trace ``step`` for such arguments."""
     for number in (*static, *(donated or ())):
         if not 0 <= number < len(args):
             raise UsageError(
@@ -224,11 +216,7 @@ def _own_donation(jaxpr: Any) -> tuple[int, ...]:
 def first_compiled(
     choices: Sequence[dict[str, Any]], compiled: Callable[[dict[str, Any]], Any]
 ) -> tuple[Any, int]:
-    """Compile with the first options that XLA does not fail with; also return with how many it failed.
-
-    Raises:
-        jax.errors.JaxRuntimeError: XLA fails with all.
-    """
+    """Compile with the first options that XLA does not fail with; also return with how many it failed."""
     for failed, options in enumerate(choices[:-1]):
         try:
             return compiled(options), failed

@@ -51,10 +51,6 @@ def compare_where_it_fits(
 
     At another batch the schedule's order is that of the same ops (``backends.tf.emit.other_trace``).
     ``usual``: what was found with default kernels where the step was measured.
-
-    Raises:
-        CheckmateError: a comparison failed for another reason than memory. CancelledError: the user
-        cancelled.
     """
     kind = folded.graph.device_kind
     loaded = folded.traced.loaded

@@ -113,11 +113,7 @@ class ExecutorStep(TfStep, MeteredStep):
 
 
 def executor_step(traced: TracedStep, budget: Budget, costs: CostOptions, solver: StepSolver) -> ExecutorStep:
-    """Measure the costs of a step, and the plain step.
-
-    Raises:
-        BudgetBelowMinimumError: some op needs more by itself, and by far.
-    """
+    """Measure the costs of a step, and the plain step."""
     solver.refuse_hopeless(traced.folded.graph, budget)
     request, folded, too_large = traced.request, traced.folded, None
     try:

@@ -53,11 +53,7 @@ def traced_step(request: ModelRequest, report: Report, cancelled: Cancelled) -> 
 def retraced_step(
     request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
 ) -> TracedStep:
-    """Trace the step that ``graph`` (of a file) describes.
-
-    Raises:
-        OtherStepError: ``graph`` is not this model's.
-    """
+    """Trace the step that ``graph`` (of a file) describes."""
     request = _with_target_of(with_kernels_here(request), graph)
     traced = traced_step(request, report, cancelled)  # a step may have the batch of its example
     graph, result, notes = for_traced_step(traced.folded.graph, graph, result)

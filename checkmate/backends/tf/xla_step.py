@@ -79,11 +79,7 @@ class _Compilation(XlaCompilation):
 
 class XlaStep(TfStep, CompiledStep):
     def __init__(self, traced: TracedStep, report: Report, cancelled: Cancelled) -> None:
-        """Compile the plain step.
-
-        Raises:
-            NotCompiledError: XLA cannot compile it.
-        """
+        """Compile the plain step."""
         super().__init__(traced, report, cancelled)
         report(Progress("compile", message="compiling the plain step with XLA"))
         self._compiled_plain = self.compilation.plain.memory
