@@ -119,7 +119,7 @@ class PlanSearch:
         return self.plan_of(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
 
     def first(self) -> StepPlan | None:
-        """Run a first schedule, solved for on operation counts; return the plain plan if it turns out to fit."""
+        """Run a first schedule, solved for on operation counts; return the plain plan if that fits."""
         schedule = self._first()
         self._begun = self._known(schedule) or self.trials.run(schedule, "a first schedule")
         if self.trials.everything * self.trials.rate <= self.room:  # as far as is known now
