@@ -5,17 +5,19 @@ They are functions of pytrees, as users write them.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from checkmate.backends.jax.device import speed_of
+from checkmate.backends.jax.device import Speed, speed_of
 from checkmate.backends.jax.emission import Emitted, tied_step
-from checkmate.backends.jax.fusions import fusions
+from checkmate.backends.jax.fusions import Fusion, fusions, kernels
 from checkmate.backends.jax.graph import graph_of
-from checkmate.backends.jax.program import read_program
+from checkmate.backends.jax.program import Program, read_program
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 
 
@@ -85,11 +87,36 @@ def largest_difference(one: Any, other: Any) -> float:
     return max(float(jnp.max(jnp.abs(a - b))) for a, b in pairs)
 
 
+CPU, GPU = speed_of("cpu", ""), speed_of("gpu", "NVIDIA H200")
+
+
+class Read(NamedTuple):
+    """A step as its schedules see it."""
+
+    program: Program
+    fused: Sequence[Fusion]
+    graph: Graph
+
+    def tied(self, schedule: Schedule, emitted: Emitted) -> Any:
+        return tied_step(self.program, self.fused, schedule, emitted)
+
+    def plainly_tied(self, emitted: Emitted) -> Any:
+        return self.tied(Schedule.plain(self.graph), emitted)
+
+    @property
+    def shapes(self) -> list[Any]:
+        return [self.program.avals[value] for value in self.program.arguments]
+
+
+def read(step: Any, *args: Any, speed: Speed = CPU) -> Read:
+    """Trace a step, fused as XLA:CPU does it, or into the kernels of a GPU."""
+    program = read_program(jax.make_jaxpr(step)(*args))
+    fused = kernels(program, speed) if speed.together else fusions(program)
+    return Read(program, fused, graph_of(program, fused, name="step", speed=speed, fixed={}))
+
+
 def plain_order(step: Any, args: Any, emitted: Emitted, options: dict[str, Any]) -> tuple[Any, Any]:
     """Return a step in its plain order, as it is put to XLA:CPU, and compiled."""
-    closed = jax.make_jaxpr(step)(*args)
-    program = read_program(closed)
-    fused = fusions(program)
-    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
-    run = tied_step(program, fused, Schedule.plain(graph), emitted)
-    return run, jax.jit(run).lower(*closed.in_avals).compile(options)
+    found = read(step, *args)
+    run = found.plainly_tied(emitted)
+    return run, jax.jit(run).lower(*found.shapes).compile(options)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +11,7 @@ import pytest
 pytest.importorskip("jax")
 
 from tests.benchmarks.jax_donated import relative_difference
+from tests.programs import run_python
 
 _KERAS = """
 import json
@@ -32,15 +30,7 @@ def test_a_difference_is_relative_to_each_array() -> None:
 @pytest.mark.heavy
 def test_the_rows_of_a_keras_model() -> None:
     """Test in a process of its own: Keras chooses its backend once."""
-    done = subprocess.run(
-        [sys.executable, "-c", _KERAS],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_python("-c", _KERAS, KERAS_BACKEND="jax")
     rows = json.loads(done.stdout.splitlines()[-1])
     check(rows)
     assert {"keras.remat", 'RematScope("full")'} <= {row["way"] for row in rows}

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from checkmate.backends.jax.compiled import memory_of
 from checkmate.backends.jax.fusions import fusions
-from checkmate.backends.jax.program import Program, read_program
+from checkmate.backends.jax.program import Program
 from checkmate.backends.jax.ties import ForCpu, OnCpu, Pin, pooling_slope
 from checkmate.backends.jax.ways import Way, ways_on
 from checkmate.backends.xla_policy.pooling import can_compare
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
-from tests.jax.steps import largest_difference, plain_order
+from tests.jax.steps import largest_difference, plain_order, read
 
 WAYS = [way for alone in (True, False) for group in ways_on("cpu", alone=alone) for way in group]
 
@@ -57,9 +57,8 @@ def shapes_kept(program: Program) -> list[tuple[str, tuple[int, ...]]]:
 
 def test_what_is_kept_is_smaller_than_what_it_is_made_of() -> None:
     ws, x, key = arguments()
-    program = read_program(jax.make_jaxpr(dropping)(ws, x[:512], key))
     masks = [("bool", (512, 256))] * 5  # the last layer's is read where it is made
-    assert shapes_kept(program) == masks
+    assert shapes_kept(read(dropping, ws, x[:512], key).program) == masks
 
 
 def test_results_and_what_a_product_alone_reads_are_left_as_they_are() -> None:
@@ -74,7 +73,7 @@ def test_results_and_what_a_product_alone_reads_are_left_as_they_are() -> None:
         return y @ y
 
     for step in (result, operand):
-        assert shapes_kept(read_program(jax.make_jaxpr(step)(x))) == []
+        assert shapes_kept(read(step, x).program) == []
 
 
 def residual(ws: Any, x: Any) -> Any:
@@ -92,8 +91,7 @@ def residual(ws: Any, x: Any) -> Any:
 
 def test_the_sums_of_a_residual_stream_are_kept() -> None:
     ws, x, _ = arguments()
-    program = read_program(jax.make_jaxpr(residual)(ws, x))
-    fused = fusions(program)
+    program, fused, _ = read(residual, ws, x)
     found = kept(program)
     shapes = [program.avals[value].shape for value in found]
     assert len(found) >= 5 and set(shapes) == {x.shape}  # each stream has a MiB
@@ -101,10 +99,9 @@ def test_the_sums_of_a_residual_stream_are_kept() -> None:
     kinds = [{each.name for each in made[value].equations} for value in found]
     # The slope of tanh is an equation of its own from JAX 0.12 on, and a sum before.
     assert all({"add", "add_any", "one_minus_square"}.intersection(each) for each in kinds), kinds
-    halved = read_program(jax.make_jaxpr(residual)(ws, x[:512]))
-    assert not kept(halved)
-    chain = read_program(jax.make_jaxpr(lambda x, w: (jnp.tanh(jnp.sin(x @ w)) @ w).sum())(x, ws[0]))
-    assert not kept(chain)  # one value after another: nothing is added up
+    assert not kept(read(residual, ws, x[:512]).program)
+    chain = read(lambda x, w: (jnp.tanh(jnp.sin(x @ w)) @ w).sum(), x, ws[0])
+    assert not kept(chain.program)  # one value after another: nothing is added up
 
 
 @pytest.mark.heavy
@@ -171,8 +168,7 @@ def layers_with_biases(width: int = 64) -> tuple[Any, Any]:
 
 
 def test_ends_are_gradients_of_weights_and_biases() -> None:
-    program = read_program(jax.make_jaxpr(biased)(*layers_with_biases()))
-    fused = fusions(program)
+    program, fused, _ = read(biased, *layers_with_biases())
     found = ForCpu.of(program, fused).ends
     made = [value for fusion in fused for value in fusion.writes if value in found]
     shapes = [program.avals[value].shape for value in made]
@@ -182,8 +178,7 @@ def test_ends_are_gradients_of_weights_and_biases() -> None:
 
 def test_a_gate_waits_for_all_ends_since_the_gate_before() -> None:
     args = layers_with_biases()
-    program = read_program(jax.make_jaxpr(biased)(*args))
-    fused = fusions(program)
+    program, fused, _ = read(biased, *args)
     values: dict[int, Any] = dict(zip(program.arguments, jax.tree.leaves(args), strict=True))
     values.update(program.constants)
     cpu = OnCpu(ForCpu.of(program, fused), jax.tree.leaves(args), gates=True)
@@ -268,14 +263,10 @@ def test_infinite_and_absent_numbers_are_chosen_as_by_the_scatter() -> None:
 
 def test_a_large_window_is_left_to_xla() -> None:
     x = jnp.ones((1, 20, 20, 1))
-    equation = slope_equation(pooling((9, 9), (9, 9), "VALID"), x)
-    assert not can_compare(equation.params["window_dimensions"])
-    program = read_program(
-        jax.make_jaxpr(lambda x, g: jax.vjp(pooling((9, 9), (9, 9), "VALID"), x)[1](g)[0])(
-            x, jnp.ones((1, 2, 2, 1))
-        )
-    )
-    (fusion,) = [each for each in fusions(program) if each.root.name == "select_and_scatter_add"]
+    pooled = pooling((9, 9), (9, 9), "VALID")
+    assert not can_compare(slope_equation(pooled, x).params["window_dimensions"])
+    fused = read(lambda x, g: jax.vjp(pooled, x)[1](g)[0], x, jnp.ones((1, 2, 2, 1))).fused
+    (fusion,) = [each for each in fused if each.root.name == "select_and_scatter_add"]
     assert fusion.workspace >= 4 * x.nbytes
 
 

@@ -17,12 +17,9 @@ import jax.numpy as jnp
 import checkmate.jax
 from checkmate.backends.jax import device as subject
 from checkmate.backends.jax.device import OF_PRODUCTS, Speed, card_of, lost_gpu, speed_of
-from checkmate.backends.jax.fusions import fusions, kernels
-from checkmate.backends.jax.graph import graph_of
-from checkmate.backends.jax.program import read_program
-from checkmate.backends.jax.step import trace
 from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks.jax_wide_networks import BATCHES, NETWORKS
+from tests.jax.steps import read
 
 
 @pytest.fixture
@@ -75,10 +72,7 @@ MEASURED = {"gpt": 68.0, "vit": 58.0, "resnet": 39.4}
 
 
 def seconds(step: Any, speed: Speed, *args: Any) -> float:
-    program = read_program(trace(step, args, (), None).jaxpr)
-    fused = kernels(program, speed) if speed.together else fusions(program)
-    graph = graph_of(program, fused, name="step", speed=speed, fixed={})
-    return float(sum(op.cost for op in graph.ops))
+    return float(sum(op.cost for op in read(step, *args, speed=speed).graph.ops))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""Test that a schedule computes the same.
-
-Test that its recomputations stay, too.
-"""
+"""Test that a schedule computes the same, and that its recomputations stay."""
 
 from __future__ import annotations
 
@@ -17,11 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from checkmate.backends.jax.compiled import memory_of
-from checkmate.backends.jax.device import speed_of
-from checkmate.backends.jax.emission import Emitted, tied_step
-from checkmate.backends.jax.fusions import fusions, kernels
-from checkmate.backends.jax.graph import graph_of
-from checkmate.backends.jax.program import read_program
+from checkmate.backends.jax.emission import Emitted
 from checkmate.backends.jax.ties import Tie, scattered_late
 from checkmate.backends.jax.ways import Way
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
@@ -29,11 +22,9 @@ from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.planning import keep_everything_peak, solve
 from tests.benchmarks.jax_networks import gpt
-from tests.jax.steps import data, dense, dropout, largest_difference, weights
+from tests.jax.steps import CPU, GPU, data, dense, dropout, largest_difference, read, weights
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two
-
-GPU = speed_of("gpu", "NVIDIA H200")
 
 
 def with_repeats(graph: Graph, seed: int) -> Schedule:
@@ -52,18 +43,13 @@ def with_repeats(graph: Graph, seed: int) -> Schedule:
 def test_any_valid_schedule_gives_the_same_bits(ties: WaitPolicy, seed: int, waiting: Waiting) -> None:
     """Test without compiling, so that each equation is the same kernel."""
     args = (weights(3, 16), *data(8, 16), jax.random.key(3))
-    closed = jax.make_jaxpr(dropout)(*args)
-    program = read_program(closed)
-    fused = kernels(program, GPU) if waiting is Waiting.BARRIERS else fusions(program)
-    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
-    flat = jax.tree.leaves(args)
-    expected = tied_step(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.NONE, waiting))(*flat)
-    plain = jax.extend.core.jaxpr_as_fun(closed)(*flat)
-    found = tied_step(
-        program, fused, with_repeats(graph, seed), Emitted(ties, waiting, cpu=waiting is not Waiting.BARRIERS)
-    )(*flat)
+    on_gpu = waiting is Waiting.BARRIERS
+    step, flat = read(dropout, *args, speed=GPU if on_gpu else CPU), jax.tree.leaves(args)
+    expected = step.plainly_tied(Emitted(WaitPolicy.NONE, waiting))(*flat)
+    emitted = Emitted(ties, waiting, cpu=not on_gpu)
+    found = step.tied(with_repeats(step.graph, seed), emitted)(*flat)
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
-    assert largest_difference(found, plain) <= 1e-6
+    assert largest_difference(found, jax.tree.leaves(dropout(*args))) <= 1e-6
 
 
 def temporaries(step: Any, args: Any, ways: Sequence[Way]) -> list[float]:
@@ -71,17 +57,14 @@ def temporaries(step: Any, args: Any, ways: Sequence[Way]) -> list[float]:
 
     It is compiled in each of some ways, and the plain step with the same options.
     """
-    closed = jax.make_jaxpr(step)(*args)
-    program = read_program(closed)
-    fused = fusions(program)
-    graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
-    schedule = solve(graph, int(0.6 * keep_everything_peak(graph)), solver="greedy").require_schedule()
+    traced = read(step, *args)
+    budget = int(0.6 * keep_everything_peak(traced.graph))
+    schedule = solve(traced.graph, budget, solver="greedy").require_schedule()
     shares = []
     for way in ways:
-        run = tied_step(program, fused, schedule, way.emitted("cpu"))
         found, plain = (
             memory_of(jax.jit(each).lower(*given).compile(way.options)).temporary
-            for each, given in ((run, closed.in_avals), (step, args))
+            for each, given in ((traced.tied(schedule, way.emitted("cpu")), traced.shapes), (step, args))
         )
         shares.append(found / plain)
     return shares
@@ -93,7 +76,6 @@ def test_ties_keep_recomputations_that_xla_would_merge() -> None:
     assert free >= 0.95 and tied <= 0.8
 
 
-@pytest.mark.heavy
 def test_barriers_hold_recomputations_back_under_the_scheduler_for_memory() -> None:
     """Test that XLA:CPU runs what they separate early, under its usual one."""
     step, args = gpt(lambda block: block)
@@ -127,14 +109,12 @@ def barriers(step: Any, *args: Any) -> tuple[Any, list[Any]]:
 
     Its whole forward pass runs again before its last kernel.
     """
-    program = read_program(jax.make_jaxpr(step)(*args))
-    fused = kernels(program, GPU)
-    graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
-    last = len(fused) - 1
-    again = [index for index in range(last) if graph.ops[index].phase is Phase.FORWARD]
-    schedule = Schedule.of(graph, [*range(last), *again, last])
-    run = tied_step(program, fused, schedule, Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
-    traced = jax.make_jaxpr(run)(*(program.avals[value] for value in program.arguments)).jaxpr
+    found = read(step, *args, speed=GPU)
+    last = found.graph.n - 1
+    again = [index for index in range(last) if found.graph.ops[index].phase is Phase.FORWARD]
+    schedule = Schedule.of(found.graph, [*range(last), *again, last])
+    run = found.tied(schedule, Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
+    traced = jax.make_jaxpr(run)(*found.shapes).jaxpr
     return traced, [each for each in traced.eqns if each.primitive.name == "optimization_barrier"]
 
 
@@ -187,16 +167,17 @@ def test_the_zeros_of_max_pooling_s_slope_wait_for_it() -> None:
 
     x = jax.random.normal(jax.random.key(0), (2, 6, 6, 3))
     slope = jax.random.normal(jax.random.key(1), (2, 3, 3, 3))
-    backward = jax.make_jaxpr(lambda x, slope: jax.vjp(pooled, x)[1](slope)[0])(x, slope)
-    (each,) = [each for each in backward.eqns if each.primitive.name == "select_and_scatter_add"]
+
+    def backward(x: Any, slope: Any) -> Any:
+        return jax.vjp(pooled, x)[1](slope)[0]
+
+    equations = jax.make_jaxpr(backward)(x, slope).eqns
+    (each,) = [each for each in equations if each.primitive.name == "select_and_scatter_add"]
     late = lambda slope, x: scattered_late(slope, x, each.params)  # noqa: E731
     assert np.array_equal(late(slope, x), jax.vjp(pooled, x)[1](slope)[0])
     names = [each.primitive.name for each in jax.make_jaxpr(late)(slope, x).eqns]
     assert names.index("optimization_barrier") < names.index("select_and_scatter")
-    program = read_program(backward)
-    fused = kernels(program, GPU)
-    graph = graph_of(program, fused, name="step", speed=GPU, fixed={})
-    run = tied_step(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
+    run = read(backward, x, slope, speed=GPU).plainly_tied(Emitted(WaitPolicy.RUNS, Waiting.BARRIERS))
     assert "select_and_scatter_add" not in str(jax.make_jaxpr(run)(x, slope))
 
 
@@ -207,13 +188,10 @@ def test_a_cheap_step_that_reads_the_one_before_has_no_tie() -> None:
     """
 
     def predicates(step: Any) -> int:
-        closed = jax.make_jaxpr(step)(jnp.ones((8, 8)), jnp.ones((8, 8)))
-        program = read_program(closed)
-        fused = fusions(program)
-        graph = graph_of(program, fused, name="step", speed=speed_of("cpu", ""), fixed={})
-        assert graph.n == 3
-        run = tied_step(program, fused, Schedule.plain(graph), Emitted(WaitPolicy.ALL, Waiting.SELECTS))
-        return sum(each.primitive.name == "ne" for each in jax.make_jaxpr(run)(*closed.in_avals).eqns)
+        found = read(step, jnp.ones((8, 8)), jnp.ones((8, 8)))
+        assert found.graph.n == 3
+        run = found.plainly_tied(Emitted(WaitPolicy.ALL, Waiting.SELECTS))
+        return sum(each.primitive.name == "ne" for each in jax.make_jaxpr(run)(*found.shapes).eqns)
 
     def cheap(x: Any, y: Any) -> Any:
         for axis in (0, 1, 0):

@@ -12,18 +12,14 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.backends.jax.device import speed_of
-from checkmate.backends.jax.fusions import Fusion, kernels
-from checkmate.backends.jax.graph import graph_of
-from checkmate.backends.jax.program import Program, read_program
+from checkmate.backends.jax.fusions import Fusion
+from tests.jax.steps import GPU, Read, read
 
-SPEED = speed_of("gpu", "NVIDIA H200")
 WIDE = (64, 256, 1024)
 
 
-def made(step: Any, *args: Any) -> tuple[Program, tuple[Fusion, ...]]:
-    program = read_program(jax.make_jaxpr(step)(*args))
-    return program, kernels(program, SPEED)
+def made(step: Any, *args: Any) -> Read:
+    return read(step, *args, speed=GPU)
 
 
 def shape(*sizes: int, dtype: Any = jnp.bfloat16) -> Any:
@@ -37,7 +33,7 @@ def normed(x: Any) -> Any:
 
 
 def test_a_wider_copy_is_in_no_buffer() -> None:
-    program, found = made(normed, shape(*WIDE))
+    program, found, _ = made(normed, shape(*WIDE))
     written = [program.avals[value] for fusion in found for value in fusion.writes]
     assert [aval.dtype for aval in written if aval.size == 64 * 256 * 1024] == [jnp.bfloat16]
     assert sum("convert_element_type" in map(str, names(fusion)) for fusion in found) >= 2  # made again
@@ -73,13 +69,13 @@ def spread(x: Any) -> Any:
 )
 def test_what_is_one_kernel(step: Any, args: Any, heavy: list[set[str]]) -> None:
     seen = {"reduce_sum", "exp", "dot_general", "transpose"}
-    _, found = made(step, *args)
+    found = made(step, *args).fused
     assert [seen & set(names(fusion)) for fusion in found] == [seen & each for each in heavy]
     assert len(found) > 1 or len(found[0].reads) == len(args)
 
 
 def test_reductions_of_one_value_are_one_kernel() -> None:
-    first = made(normed, shape(*WIDE))[1][0]
+    first = made(normed, shape(*WIDE)).fused[0]
     assert names(first).count("reduce_sum") == 2 and len(first.reads) == 1 and len(first.writes) == 2
 
 
@@ -88,7 +84,7 @@ def test_a_value_that_is_dearer_to_make_again_is_written() -> None:
         total = sum(many)
         return [jnp.sum(jnp.roll(total, 1) * each, (0, 1)) for each in many]
 
-    program, found = made(step, [shape(*WIDE, dtype=jnp.float32) for _ in range(8)])
+    program, found, _ = made(step, [shape(*WIDE, dtype=jnp.float32) for _ in range(8)])
     large = 4 * 64 * 256 * 1024
     assert any(program.bytes_of(value) == large for fusion in found for value in fusion.writes)
 
@@ -100,12 +96,11 @@ def test_each_kernel_comes_after_what_it_reads_and_effects_stay_in_order() -> No
         jax.debug.print("{m}", m=jnp.mean(jnp.abs(x)), ordered=True)
         return normed(x) + y
 
-    program, found = made(step, shape(*WIDE), shape(*WIDE))
+    program, found, graph = made(step, shape(*WIDE), shape(*WIDE))
     there = {*program.arguments, *program.constants}
     for fusion in found:
         assert there.issuperset(fusion.reads)
         there.update(fusion.writes)
-    graph = graph_of(program, found, name="step", speed=SPEED, fixed={})
     effects = [index for index, op in enumerate(graph.ops) if not op.recomputable]
     order = [program.equations.index(found[index].root) for index in effects]
     assert len(order) == 3 and order == sorted(order)
@@ -116,12 +111,7 @@ def test_a_scatter_is_written_over_its_operand() -> None:
     def step(x: Any, places: Any, more: Any) -> Any:
         return jnp.sin(jnp.cumsum(x, 0).at[places].add(more)) @ more.T
 
-    program, found = made(
-        step,
-        shape(4096, 64, dtype=jnp.float32),
-        shape(256, dtype=jnp.int32),
-        shape(256, 64, dtype=jnp.float32),
-    )
-    graph = graph_of(program, found, name="step", speed=SPEED, fixed={})
+    wide, rows = shape(4096, 64, dtype=jnp.float32), shape(256, 64, dtype=jnp.float32)
+    graph = made(step, wide, shape(256, dtype=jnp.int32), rows).graph
     pairs = {op.type: op.takes_over for op in graph.ops if op.takes_over}
     assert list(pairs) == ["scatter-add"]

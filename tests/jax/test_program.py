@@ -13,21 +13,15 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from checkmate.backends.jax.device import speed_of
 from checkmate.backends.jax.fusions import fusions
-from checkmate.backends.jax.graph import graph_of, layer_of, phase_of
+from checkmate.backends.jax.graph import layer_of, phase_of
 from checkmate.backends.jax.program import Program, body_bytes, operations, read_program
-from checkmate.ir.graph import Graph, Phase
-from tests.jax.steps import data, dense, scanned, weights
+from checkmate.ir.graph import Phase
+from tests.jax.steps import data, dense, read, scanned, weights
 
 
 def program(step: Any, *args: Any) -> Program:
     return read_program(jax.make_jaxpr(step)(*args))
-
-
-def graph(step: Any, *args: Any) -> Graph:
-    found = program(step, *args)
-    return graph_of(found, fusions(found), name="step", speed=speed_of("cpu", ""), fixed={})
 
 
 def names(found: Program) -> Counter[str]:
@@ -75,7 +69,7 @@ def test_the_element_wise_chain_is_one_op() -> None:
 
 def test_a_chain_of_layers_counts_what_it_must() -> None:
     args = (weights(), *data())
-    found = graph(dense, *args)
+    found = read(dense, *args).graph
     products = [op for op in found.ops if op.type in ("dot_general", "transpose")]
     assert len(products) == 8 + 8 + 7  # forward, weights, all inputs but the first
     assert {op.phase for op in found.ops} >= {Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE}
@@ -84,7 +78,7 @@ def test_a_chain_of_layers_counts_what_it_must() -> None:
 
 
 def test_a_loop_is_one_op_that_holds_its_body() -> None:
-    found = graph(scanned, weights(), *data())
+    found = read(scanned, weights(), *data()).graph
     loops = [op for op in found.ops if op.type == "scan"]
     assert len(loops) == 2 and all(op.recomputable for op in loops)
     assert all(op.workspace_bytes >= 512 * 64 * 4 for op in loops)
@@ -98,7 +92,7 @@ def test_effects_run_once_in_their_order() -> None:
             x = jnp.tanh(x)
         return x
 
-    found = graph(step, jnp.ones(8))
+    found = read(step, jnp.ones(8)).graph
     effects = [index for index, op in enumerate(found.ops) if not op.recomputable]
     assert len(effects) == 3
     for before, after in pairwise(effects):
