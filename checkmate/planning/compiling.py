@@ -257,12 +257,10 @@ class CompiledSearch(Generic[Way, Made]):
         plain = self._step.plain_bytes - self._step.fixed_bytes
         return None if least is None or least.temporary >= plain else self._finished(least)
 
-    def _compiler_of(self, each: Compiled[Way, Made]) -> Compiler[Way, Made]:
-        return next(compiler for compiler in self._step.compilers if each.way in compiler.ways)
-
     def _finished(self, each: Compiled[Way, Made]) -> Compiled[Way, Made]:
         started = time.perf_counter()
-        found = self._compiler_of(each).finished(each)
+        compiler = next(compiler for compiler in self._step.compilers if each.way in compiler.ways)
+        found = compiler.finished(each)
         if found is not each:
             self._note(started)
         return found
@@ -393,7 +391,10 @@ class GroupSearch(Generic[Way, Made]):
         most, rate, left = int(_NEAR_WHOLE * self.room / min(1.0, self.compiler.rate)), 0.0, _MOST_WHOLE
         for schedule in self.solves.whole(self.graph.fixed_bytes + most):
             replayed = simulate(self.graph, schedule)
-            known = min((each.cost + self._extra(each.way) for each in self.fitting), default=math.inf)
+            known = min(
+                (each.cost + self.compiler.extra(each.way) * self.graph.base_cost for each in self.fitting),
+                default=math.inf,
+            )
             if not left or float(replayed.cost) >= known:
                 return
             requested = max(1, replayed.peak_bytes - self.graph.fixed_bytes)

@@ -191,7 +191,7 @@ def look_up(step: LiveStep, request: PlanRequest, name: str) -> KeptPlan | None:
 def _with_plan(facts: KeptPlan, plan: StepPlan, limit: Limit) -> KeptPlan:
     return dataclasses.replace(
         facts,
-        steps=None if plan.schedule is None else tuple(plan.schedule.steps.tolist()),
+        steps=plan.steps,
         peak_bytes=plan.peak_bytes,
         held_bytes=plan.held_bytes,
         limit_bytes=limit.bytes,

@@ -148,11 +148,10 @@ def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
 
 def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
     """Return ``kept``, where ``plan`` was seen at ``peak_bytes`` in training."""
-    steps = None if plan.schedule is None else tuple(plan.schedule.steps.tolist())
     own = peak_bytes - plan.held_bytes
     tried = tuple(
         dataclasses.replace(each, peak_bytes=max(each.peak_bytes, own + each.held_bytes))
-        if each.steps == steps
+        if each.steps == plan.steps
         else each
         for each in kept.tried
     )
@@ -166,8 +165,7 @@ def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     alike = not shift_of(kept, trials) and search.limit.bytes == kept.limit_bytes
     if not (kept_well and alike and kept.sentence):
         return None
-    steps = None if kept.steps is None else list(kept.steps)
-    tried = next((each for each in trials.all if _steps(each) == steps), None)
+    tried = next((each for each in trials.all if each.steps == kept.steps), None)
     if tried is None or tried.peak_bytes > max(kept.peak_bytes, kept.limit_bytes):
         return None
     how = "measured" if kept.measured else "predicted"
@@ -250,17 +248,13 @@ def _worth_keeping(trials: Trials) -> list[TriedStep]:
 
 def _kept_trial(tried: TriedStep) -> KeptTrial:
     return KeptTrial(
-        steps=None if tried.schedule is None else tuple(tried.schedule.steps.tolist()),
+        steps=tried.steps,
         peak_bytes=tried.peak_bytes,
         least_bytes=tried.least_bytes,
         held_bytes=tried.others_bytes,
         source=tried.found.source.value,
         constant_bytes=tried.found.constant_bytes,
     )
-
-
-def _steps(tried: TriedStep) -> list[int] | None:
-    return None if tried.schedule is None else tried.schedule.steps.tolist()
 
 
 def _apart(graph: Graph) -> int:

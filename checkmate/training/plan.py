@@ -70,6 +70,10 @@ class StepPlan:
     ready: ReadyStep | None = None
     came_bytes: int = 0
 
+    @property
+    def steps(self) -> tuple[int, ...] | None:
+        return None if self.schedule is None else tuple(self.schedule.steps.tolist())
+
 
 def read_ahead(graph: Graph) -> int:
     """Return the bytes that prepared batches of a data set may hold beside the step."""

@@ -174,9 +174,7 @@ class Planner:
             finally:
                 mark.start_anew_over(better.search.limit.bytes)
             key = better.layout.key
-            if better.over or (
-                ended and _steps(better.search.chosen()) != _steps(self._layouts[key].present)
-            ):
+            if better.over or (ended and better.search.chosen().steps != self._layouts[key].present.steps):
                 self._change(better.search)
             self._better = None if better.over else better
 
@@ -195,7 +193,7 @@ class Planner:
         name = "" if search.trials.short else self._memory.name(key)
         plan = dataclasses.replace(plan, name=name, small_chunks=before.small_chunks)
         self._memory.note(search)
-        if _steps(plan) == _steps(before):  # what runs it need not be made anew
+        if plan.steps == before.steps:  # what runs it need not be made anew
             plan = dataclasses.replace(plan, schedule=before.schedule, ready=before.ready)
         self._layouts[key].plan = self._kept(plan)
         self._last = plan.schedule or self._last
@@ -488,7 +486,3 @@ class Planner:
 
 def distinct(layouts: Sequence[BatchLayout]) -> Iterable[BatchLayout]:
     return {layout.key: layout for layout in layouts}.values()
-
-
-def _steps(plan: StepPlan) -> list[int] | None:
-    return None if plan.schedule is None else plan.schedule.steps.tolist()

@@ -159,7 +159,9 @@ class PlanSearch:
         too.
         """
         if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
-            self._request_least()
+            schedule = self._find_least().schedule
+            if self._known(schedule) is None:
+                self.trials.run(schedule, "the least memory that is known")
         return self.best_known()
 
     def best_known(self) -> StepPlan:
@@ -236,11 +238,6 @@ class PlanSearch:
             f"{count}; so far {format_bytes(best.peak_bytes)} of {format_bytes(self.allowed)} are used, "
             f"{what_runs(self.trials.graph, best)}"
         )
-
-    def _request_least(self) -> None:
-        schedule = self._find_least().schedule
-        if self._known(schedule) is None:
-            self.trials.run(schedule, "the least memory that is known")
 
     def _first(self) -> Schedule:
         # Rate and caution may ask for less than is possible; then what the ops request is all that counts.

@@ -42,6 +42,10 @@ class TriedStep:
     others_bytes: int
 
     @property
+    def steps(self) -> tuple[int, ...] | None:
+        return None if self.schedule is None else tuple(self.schedule.steps.tolist())
+
+    @property
     def own_bytes(self) -> int:
         return self.peak_bytes - self.others_bytes
 
