@@ -19,9 +19,7 @@ _LEAST_MOVE = 0.01  # of what a step may show: targets that are nearer give the 
 
 @dataclass(frozen=True)
 class Reading:
-    """A schedule solved for ``target`` requested bytes, which requests ``requested``; its step shows
-    ``shown``.
-    """
+    """A schedule solved for ``target`` and requesting ``requested`` bytes, whose step shows ``shown``."""
 
     target: int
     requested: int

@@ -165,9 +165,7 @@ class CompiledSearch(Generic[Way, Made]):
         return self._fit(goal, self._best(room))
 
     def as_given(self, result: SolveResult, goal: int) -> CompiledFit[Way, Made]:
-        """Compile ``result`` in one way after another until one keeps ``goal`` bytes; else the least is
-        chosen.
-        """
+        """Compile ``result`` in one way after another until one keeps ``goal`` bytes, else in the smallest."""
         room, schedule = goal - self._step.fixed_bytes, result.require_schedule()
         self._solves_of(self._step.compilers[0]).results.append(result)
         tried: list[Compiled[Way, Made]] = []
@@ -385,16 +383,11 @@ class GroupSearch(Generic[Way, Made]):
                 break
 
     def _try_whole(self) -> None:
-        """Try schedules of whole segments, while they are cheaper than what fits and should not request too
-        much.
-        """
+        """Try schedules of whole segments, while they are cheaper than what fits."""
         most, rate, left = int(_NEAR_WHOLE * self.room / min(1.0, self.compiler.rate)), 0.0, _MOST_WHOLE
         for schedule in self.solves.whole(self.graph.fixed_bytes + most):
             replayed = simulate(self.graph, schedule)
-            known = min(
-                (each.cost + self.compiler.extra(each.way) * self.graph.base_cost for each in self.fitting),
-                default=math.inf,
-            )
+            known = min((each.cost + self._extra(each.way) for each in self.fitting), default=math.inf)
             if not left or float(replayed.cost) >= known:
                 return
             requested = max(1, replayed.peak_bytes - self.graph.fixed_bytes)

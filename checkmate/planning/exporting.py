@@ -77,9 +77,7 @@ class StepPlanning:
     def _arranged(
         self, step: MeteredStep, result: SolveResult, allowed: int
     ) -> tuple[SolveResult, tuple[str, ...]]:
-        """Return a schedule in an order that should show less, and a note on that, where it should show too
-        much.
-        """
+        """Return another order of what should show too much, and a note on that."""
         expected = step.replica.predicted(result.require_schedule().steps.tolist())
         if expected <= allowed:
             return result, ()
@@ -93,8 +91,7 @@ class StepPlanning:
         return step.fitted(self._compiled.as_given(result, allowed), result)
 
     def fit(self, goal: int, allowed: int, *, first: bool) -> Fitted:
-        """Find a schedule that shows at most ``goal`` bytes, of those ``allowed``; the supplied one
-        ``first``.
+        """Find a schedule that shows at most ``goal`` bytes; try the supplied one ``first``.
 
         Raises:
             NoScheduleError, VerificationError: there is none, or none was found.

@@ -156,9 +156,7 @@ class PredictedSearch:
     last: SolveResult
 
     def __init__(self, replica: Replica, allowed: int, solver: BudgetSolver) -> None:
-        """Begin with the limit, scaled by what the meter should show of the plain step for each requested
-        byte.
-        """
+        """Begin with the limit, scaled by what the plain step should show for each requested byte."""
         self._replica, self._allowed, self._solver = replica, allowed, solver
         graph = self._graph = replica.graph
         everything = Schedule.plain(graph)

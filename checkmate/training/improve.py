@@ -89,9 +89,7 @@ class Improvement:
             self.go_on_until(lambda: False)
 
     def rest(self, report: Report) -> None:
-        """End the thread's solve, and measure what it has found on the first batch; ``begin`` goes on from
-        there.
-        """
+        """End the thread's solve, and measure what it has found; ``begin`` goes on from there."""
         solving, self._solving = self._solving, None
         found = None if solving is None else solving.cut_short()
         if found is not None and found.schedule is not None:  # nothing found by now tells nothing
@@ -128,9 +126,7 @@ class Improvement:
 
 
 class SolvingThread:
-    """A solve in a thread of low priority, stopped where this object is forgotten and at the end of the
-    process.
-    """
+    """A solve in a thread of low priority, stopped where this object is forgotten."""
 
     def __init__(self, request: PlanRequest, asked: SolveRequest) -> None:
         self._answer, cancelled = Future[SolveResult](), threading.Event()

@@ -103,9 +103,7 @@ class PlanMemory:
         self._kept[step.layout.key] = self.name_of(step)
 
     def seen_over(self, plan: StepPlan, peak_bytes: int) -> None:
-        """Remember that ``plan`` was seen at ``peak_bytes``, over the budget; no later run may use it as it
-        is kept.
-        """
+        """Remember that ``plan`` was seen at ``peak_bytes``, over the budget: no later run may use it."""
         key = plan.layout.key
         if key in self._kept:
             self._forget(self._kept.pop(key))

@@ -189,9 +189,7 @@ class Training:
 
 
 class CompiledTraining:
-    """Run batches compiled by XLA; from the first step that it cannot compile, TensorFlow's executor runs
-    all.
-    """
+    """Run batches compiled by XLA; from the first step that it cannot compile, the executor runs all."""
 
     def __init__(self, model: Any, request: PlanRequest, phases: Phases) -> None:
         self.model, self._request, self._phases = model, request, phases
@@ -225,9 +223,7 @@ class CompiledTraining:
 
 
 def _share_a_meter(strategy: Any) -> bool:
-    """Whether several replicas are on the CPU's one allocator, which then does not tell what one of them
-    holds.
-    """
+    """Whether several replicas are on the CPU's one allocator, so that it does not tell them apart."""
     if strategy.num_replicas_in_sync == 1:
         return False
     devices = [tf.DeviceSpec.from_string(name).device_type for name in strategy.extended.worker_devices]

@@ -236,12 +236,11 @@ class Planner:
             self._set_aside(layout.key)
 
     def crowded(self, layout: BatchLayout, peak_bytes: int, others_bytes: int, more_bytes: int) -> bool:
-        """Plan again for what is left by others, who took the allocator over the budget; return whether it
-        is.
+        """Plan again for what others leave, who took the allocator over the budget; return whether it is.
 
-        They hold ``others_bytes``, which is ``more_bytes`` beyond what was foreseen. The plan stays, and that
-        is said once, where the budget is a share of what the step itself takes, where no schedule fits beside
-        them, and after a few corrections.
+        They hold ``others_bytes``, ``more_bytes`` beyond what was foreseen. The plan stays, and that is said
+        once, where the budget is a share of what the step itself takes, where no schedule fits beside them,
+        and after a few corrections.
         """
         key, state = layout.key, self._layouts[layout.key]
         plan = state.present
@@ -294,9 +293,7 @@ class Planner:
         return self.allowed_bytes + plan.came_bytes
 
     def warmed_up(self, layout: BatchLayout) -> bool:
-        """Note that the plan of ``layout`` ran; return whether that warmed it up, as a kept plan's first step
-        on a GPU.
-        """
+        """Note that the plan of ``layout`` ran; return whether that warmed it up (a kept plan on a GPU)."""
         state = self._layouts[layout.key]
         plan, cold, state.cold = state.plan, state.cold, False
         if not cold or plan is None or plan.step is None:
@@ -320,9 +317,7 @@ class Planner:
         return dataclasses.replace(plan, over_bytes=over, sentence=why)
 
     def _again(self, plan: StepPlan, sentence: str) -> StepPlan:
-        """Return ``plan``, over the budget as it is; later runs read how much it held, and do not search
-        again.
-        """
+        """Return ``plan``, over the budget as it is, so that later runs do not search again."""
         plan = self._as_seen(plan)
         return dataclasses.replace(plan, sentence=sentence, name=self._memory.name(plan.layout.key))
 

@@ -92,9 +92,7 @@ class PlanSearch:
         return None if tried is None else self.plan_of(tried, "it fits, and trains as before")
 
     def _nothing_to_save(self, plain: TriedStep) -> StepPlan | None:
-        """Return the plain plan over the budget, if no schedule requests less, as where weights take nearly
-        all.
-        """
+        """Return the plain plan over the budget, if no schedule requests less."""
         share = self.request.budget.share
         if share is None or not plain.measured or self.request.on_miss is OnMiss.RAISE:
             return None
@@ -155,9 +153,7 @@ class PlanSearch:
             aim.took(self._shot(tried, aim.target))
 
     def chosen(self) -> StepPlan:
-        """Return the best plan of all that was tried; where nothing keeps the budget, try the least request
-        too.
-        """
+        """Return the best plan of all that was tried, the least request included where nothing fits."""
         if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
             schedule = self._find_least().schedule
             if self._known(schedule) is None:

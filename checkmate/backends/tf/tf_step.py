@@ -103,9 +103,7 @@ class TfStep(PlannedStep):
     def export(
         self, fitted: Fitted, directory: Path, allowed: int, notes: tuple[str, ...]
     ) -> VerificationReport:
-        """Write the SavedModel, an example, the graph, the schedule and the report; reload it with TensorFlow
-        alone.
-        """
+        """Write the SavedModel and the records beside it, and reload it with TensorFlow alone."""
         found = self.measurements(fitted)
         with staging(directory) as staged:
             found = replace(found, compared=self._compared_while_saving(fitted, found, staged))
