@@ -165,7 +165,7 @@ class CompiledSearch(Generic[Way, Made]):
         return self._fit(goal, self._best(room))
 
     def as_given(self, result: SolveResult, goal: int) -> CompiledFit[Way, Made]:
-        """Compile ``result`` in one way after another until one keeps ``goal`` bytes, else in the smallest."""
+        """Compile ``result`` in one way after another until one keeps ``goal`` bytes, else the smallest."""
         room, schedule = goal - self._step.fixed_bytes, result.require_schedule()
         self._solves_of(self._step.compilers[0]).results.append(result)
         tried: list[Compiled[Way, Made]] = []
