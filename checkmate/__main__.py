@@ -1,18 +1,10 @@
-"""The start of the command line.
-
-It is run by ``checkmate`` and by ``python -m checkmate``.
-"""
-
 from __future__ import annotations
 
 import sys
 
 
 def main() -> int:
-    """Run the command line.
-
-    The doctor answers even where a library is so broken that it cannot be imported.
-    """
+    """The doctor answers even where a library is so broken that it cannot be imported."""
     try:
         from checkmate.cli.main import main as run
     except ImportError as error:

@@ -1,8 +1,4 @@
-"""The errors that a user can meet.
-
-Each has a sentence, a hint, machine-readable details and an exit code.
-
-::
+"""The errors that a user can meet::
 
     CheckmateError
     ├─ UsageError: UnknownNameError
@@ -23,8 +19,8 @@ Each has a sentence, a hint, machine-readable details and an exit code.
     ├─ UnsupportedVersionError
     └─ CancelledError
 
-Infeasible, limit and cancelled solves are *results* (``checkmate.ir.result``); only ``require_schedule``
-raises.
+Solves that are infeasible, cancelled or out of time are results (``checkmate.ir.result``); only
+``require_schedule`` raises.
 """
 
 from __future__ import annotations
@@ -68,10 +64,8 @@ class CheckmateError(Exception):
             self.add_note(hint)
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows in place of its traceback.
-
-        That is the lines of whoever called, the sentence and the hint, without the lines of libraries and of
-        this program.
+        """What IPython shows in place of its traceback: the lines of whoever called, the sentence and the
+        hint.
         """
         theirs = [
             entry for entry in traceback.extract_tb(self.__traceback__) if not _is_library(entry.filename)
@@ -158,10 +152,10 @@ class ProfileError(CheckmateError):
 
 
 class StepTooLargeError(ProfileError):
-    """A step does not fit the device's memory.
+    """A step does not fit the device's memory: it was not run, ran out of it, or its process died.
 
-    It was not run, ran out of memory, or its process died. If it was not run, ``details`` may hold
-    ``needed_bytes`` and ``free_bytes``, both beside the graph's ``fixed_bytes``.
+    If it was not run, ``details`` may hold ``needed_bytes`` and ``free_bytes``, both beside the graph's
+    ``fixed_bytes``.
     """
 
 

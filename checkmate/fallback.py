@@ -30,9 +30,8 @@ def planned(
     example: bool = False,
     passes: tuple[type[CheckmateError], ...] = (),
 ) -> Plan:
-    """Return what ``make`` returns.
+    """Return what ``make`` returns; where it fails, what ``otherwise`` makes of the error.
 
-    Where it fails, return what ``otherwise`` makes of the error; the log has the traceback, at level DEBUG.
     ``example``: it plans for an example, before training.
 
     Raises:
@@ -62,6 +61,6 @@ def _unexpected(error: Exception) -> PlanningError:
 def unplanned(
     error: CheckmateError, what: str = "this step cannot be scheduled", then: str = "It trains as before."
 ) -> str:
-    """Say ``what`` could not be planned, and why. Say also what happens ``then``, and what to do."""
+    """Say what could not be planned and why, what happens then, and what to do."""
     way_out = f" To change that, {error.hint.rstrip('.')}." if error.hint else ""
     return f"{what}: {one_line(str(error)).rstrip('. ')}. {then}{way_out}"

@@ -1,5 +1,3 @@
-"""List solvers, devices, loaders, exporters and models, and why one is not available."""
-
 from __future__ import annotations
 
 import importlib.util

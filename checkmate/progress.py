@@ -1,5 +1,3 @@
-"""Progress and cancellation, as every long stage reports and honours them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,11 +22,10 @@ Cancelled = Callable[[], bool]
 
 
 def silent(progress: Progress) -> None:
-    """Report nothing."""
+    pass
 
 
 def never() -> bool:
-    """Return False: never cancelled."""
     return False
 
 
@@ -41,6 +38,5 @@ class FillState(StrEnum):
 
 
 def stop_if(cancelled: Cancelled) -> None:
-    """Raise CancelledError where the user has cancelled."""
     if cancelled():
         raise CancelledError("cancelled")

@@ -1,5 +1,3 @@
-"""Write the command line's output and progress; handle Ctrl-C."""
-
 from __future__ import annotations
 
 import math
@@ -29,21 +27,19 @@ _PATIENCE_S = 1.0  # a stage that has not checked for this long will not check s
 
 
 def emit(text: str) -> None:
-    """Write one block to standard output."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def complain(message: str, hint: str) -> None:
-    """Write one sentence and its hint to standard error."""
     sys.stderr.write(f"checkmate: {message}\n" + (f"  {hint}\n" if hint else ""))
 
 
 class Interrupt:
-    """Handle Ctrl-C.
+    """Ask the running stage to stop at the first Ctrl-C, if the stage checks for it.
 
-    The first press asks the running stage to stop, if the stage checks for it. Any other stage is stopped at
-    once, as is every stage at the second press. What is stopped may clean up undisturbed.
+    Any other stage is stopped at once, as is every stage at the second press. What is stopped may clean up
+    undisturbed.
     """
 
     def __init__(self) -> None:
@@ -64,7 +60,6 @@ class Interrupt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Catch SIGINT (Ctrl-C) inside this block."""
         before = signal.signal(signal.SIGINT, self._handle)
         try:
             yield
@@ -76,8 +71,7 @@ class Interrupt:
 def progress_line(*, quiet: bool, report: Report | None = None) -> Iterator[Report]:
     """Yield a reporter of progress on standard error; ``report`` takes its place where it is given.
 
-    On a terminal it draws a line: a bar, the seconds and the time left. Elsewhere (a pipe, a log, a notebook)
-    it writes lines, one in ten seconds at least: see ``PacedLines``.
+    On a terminal it draws a bar; elsewhere (a pipe, a log, a notebook) it writes ``PacedLines``.
     """
     if report is not None or quiet:
         yield report or silent
@@ -111,14 +105,12 @@ def _bar() -> Iterator[Report]:
 
 
 class _TimeColumn(ProgressColumn):
-    """Show the seconds of a stage, and about how many are left."""
-
     def render(self, task: Task) -> Text:
         return Text(time_words(task.elapsed or 0.0, task.time_remaining))
 
 
 def time_words(elapsed_s: float, left_s: float | None) -> str:
-    """Return ``28 s, about 10 s left``; without the end where it is not known."""
+    """Return ``28 s, about 10 s left``."""
     passed = _whole_seconds(elapsed_s)
     return passed if left_s is None else f"{passed}, about {_whole_seconds(left_s)} left"
 
@@ -145,11 +137,9 @@ def _lines() -> Iterator[Report]:
 
 
 class PacedLines:
-    """Write progress at a rate that a log bears.
+    """A line for each new activity, and else one in ten seconds, with the seconds since the begin.
 
-    That is one line for each new activity, and else one in ten seconds, with the seconds since the begin. A
-    message that differs in numbers alone is no new activity. ``write`` takes a whole line; ``clock`` tells
-    seconds.
+    A message that differs in numbers alone is no new activity.
     """
 
     def __init__(self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
@@ -160,7 +150,6 @@ class PacedLines:
         self._lock = threading.Lock()
 
     def report(self, progress: Progress) -> None:
-        """Write a line if the activity is new, or the last line is old."""
         if not progress.message:
             return
         with self._lock:
@@ -170,7 +159,6 @@ class PacedLines:
             self._activities.add(activity)
 
     def tick(self) -> None:
-        """Write the latest report again if the last line is old."""
         with self._lock:
             self._write_latest(at_once=False)
 
@@ -183,10 +171,10 @@ class PacedLines:
 
 @contextmanager
 def without_native_chatter() -> Iterator[None]:
-    """Discard what native libraries write to standard error.
+    """Discard what native libraries write to standard error, because TensorFlow logs there before any of its
+    settings can stop it.
 
-    Inside this block only Python writes there. TensorFlow logs to file descriptor 2 before any of its own
-    settings can stop it. Does nothing where ``sys.stderr`` has been replaced already.
+    Does nothing where ``sys.stderr`` has been replaced already.
     """
     original = sys.__stderr__
     if original is None or sys.stderr is not original:

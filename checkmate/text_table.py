@@ -1,16 +1,10 @@
-"""Lay out rows of cells as a table of plain text or Markdown."""
-
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
 
 def aligned_lines(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
-    """Return one line per row, with columns of equal width.
-
-    The columns ``left`` are aligned left, all others right. Two spaces part the columns, and no line ends in
-    spaces.
-    """
+    """Return one line per row, with columns of equal width: ``left`` aligned left, all others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -1,8 +1,4 @@
-"""Sizes and durations as people write them: parsing, wording, and round values on an axis.
-
-``6.5GiB``, ``6.5G`` (= GiB), ``16GB`` (= 10^9), ``6979321856``, ``60%`` and ``min`` (see ``docs`` of the
-command line).
-"""
+"""Sizes and durations as people write them, and round values on an axis."""
 
 from __future__ import annotations
 
@@ -48,10 +44,8 @@ def parse_bytes(text: str) -> int:
 
 @dataclass(frozen=True)
 class Budget:
-    """A memory budget as the user gave it: a size, a share, or the minimum.
-
-    ``bytes_`` is in bytes; ``share`` is a fraction of the keep-everything peak. Both None: the least that any
-    schedule needs.
+    """A memory budget as the user gave it: bytes, a share of the keep-everything peak, or neither: the
+    minimum.
     """
 
     bytes_: int | None = None
@@ -99,9 +93,7 @@ def _budget_bytes(text: str) -> int:
 
 
 def parse_overhead(text: str) -> float:
-    """Read an extra cost as a fraction.
-
-    It is ``5%`` or ``0.05``; ``any`` is infinity.
+    """Read an extra cost as a fraction: ``5%`` or ``0.05``; ``any`` is infinity.
 
     Raises:
         ValueError: with a sentence that says what was found and what is understood.
@@ -123,10 +115,7 @@ def parse_overhead(text: str) -> float:
 
 
 def format_bytes(count: float | None, none: str = NONE) -> str:
-    """Write three significant digits in binary units. For example ``6.50 GiB``, ``948 MiB``, ``17 B``.
-
-    ``none``: what is written where there is no number.
-    """
+    """Write three significant digits in binary units: ``6.50 GiB``, ``948 MiB``, ``17 B``."""
     if count is None:
         return none
     size = float(count)
@@ -157,9 +146,8 @@ def format_bytes_apart(one: int, other: int) -> tuple[str, str]:
 
 
 def format_seconds(seconds: float | None, digits: int = 3, none: str = NONE) -> str:
-    """Write a time: ``1.31 s``, ``2.4 ms``, ``85 µs``, ``3 min 20 s``.
-
-    With more than three significant digits, there are no minutes. ``none``: as for ``format_bytes``.
+    """Write a time: ``1.31 s``, ``2.4 ms``, ``85 µs``, ``3 min 20 s``; no minutes with more than three
+    digits.
     """
     if seconds is None:
         return none

@@ -1,7 +1,4 @@
-"""Draw a trade-off curve as one self-contained SVG file.
-
-Text stays text, nothing is fetched, and Qt is not needed.
-"""
+"""A trade-off curve as one self-contained SVG file."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _ROOM, _LEAST_TOP = (
 
 @dataclass(frozen=True)
 class _Series:
-    """Hold baselines with the same points; they are drawn once. The label has all their names."""
+    """Baselines with the same points, drawn once."""
 
     names: tuple[str, ...]
     points: tuple[CurvePoint, ...]
@@ -34,15 +31,11 @@ class _Series:
 
 
 def svg_text(found: TradeOff) -> str:
-    """Return the picture of extra cost against memory.
-
-    It shows the curve, the bound, what is proved infeasible, each budget asked for, and the baselines.
-    """
     return curve_svg(curve_of(found))
 
 
 def curve_svg(found: Curve, subtitle: str = "") -> str:
-    """Return the picture of a curve. ``subtitle`` replaces the words on how it was solved."""
+    """``subtitle`` replaces the words on how it was solved."""
     series = list(_series(found))
     name, unit = byte_unit(found.plain_peak_bytes)
     chart = Chart(x=_x_range(found, unit), y=(0.0, _top(found)))
@@ -93,7 +86,6 @@ def _subtitle(found: Curve) -> str:
 
 
 def _stairs(corners: Sequence[tuple[float, float]], end: float) -> list[tuple[float, float]]:
-    """Return the corners of a stepped curve. It keeps each corner's height until the next corner's place."""
     points: list[tuple[float, float]] = []
     for x, y in corners:
         if points:
@@ -136,10 +128,7 @@ def _height(stairs: Sequence[tuple[float, float]], x: float) -> float:
 
 
 def _infeasible(chart: Chart, found: Curve, unit: int) -> None:
-    """Draw the zone on the left where nothing fits.
-
-    Right of it, up to the smallest known schedule, nothing is known.
-    """
+    """Right of the zone, up to the smallest known schedule, nothing is known."""
     floor = max(chart.x[0], found.infeasible_below / unit)
     least = min((p.peak_bytes / unit for p in found.best), default=chart.x[1])
     chart.zone(chart.x[0], floor, PALE, "infeasible, proved")
@@ -161,10 +150,7 @@ def _plain(chart: Chart, found: Curve, unit: int, labels: LabelPlacer) -> None:
 
 
 def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: LabelPlacer) -> None:
-    """Draw a dot for a budget with a schedule, otherwise a cross.
-
-    The dot is filled where the schedule is proved optimal. The cross is on the axis.
-    """
+    """A dot for a budget with a schedule, filled where proved optimal, otherwise a cross on the axis."""
     said = f"budget {format_bytes(row.budget_bytes)}: {row.known}"
     x = row.budget_bytes / unit
     if row.point is None:
@@ -177,7 +163,6 @@ def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: LabelP
 
 
 def _series(found: Curve) -> Iterator[_Series]:
-    """Yield the baselines that have schedules. Those with the same points, as on a chain, come once."""
     groups: dict[tuple[tuple[int, float], ...], list[str]] = {}
     points: dict[tuple[tuple[int, float], ...], tuple[CurvePoint, ...]] = {}
     for baseline in found.baselines:
@@ -204,10 +189,7 @@ def _baseline(chart: Chart, found: Curve, one: _Series, unit: int, labels: Label
 
 
 def _name(chart: Chart, found: Curve, one: _Series, unit: int, labels: LabelPlacer) -> None:
-    """Write the baseline's name beside its leftmost point.
-
-    Where all its points are above the picture, the name is at the upper edge, with its extra cost.
-    """
+    """Where all points are above the picture, the name is at the upper edge, with the extra cost."""
     shown = _inside(chart, found, one)
     text = ", ".join(one.names)
     if shown:

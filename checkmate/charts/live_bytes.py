@@ -1,5 +1,3 @@
-"""Draw the live bytes over a step, beside the plain step's."""
-
 from __future__ import annotations
 
 import numpy as np
@@ -17,10 +15,6 @@ _AGAIN = COLORS[2]
 
 
 def memory_svg(graph: Graph, schedule: Schedule, budget_bytes: int | None) -> str:
-    """Return the picture of the live bytes of ``schedule``.
-
-    It also shows the plain step's, where ops are recomputed, and the budget, if there is one.
-    """
     plain = simulate(graph, Schedule.plain(graph))
     shown = simulate(graph, schedule)
     same = len(schedule.steps) == graph.n and bool((schedule.steps == np.arange(graph.n)).all())
@@ -72,10 +66,7 @@ def _legend(chart: Chart, *, same: bool, budget: bool, again: bool, fixed: bool)
 
 
 def _stairs(heights: NDArray[np.float64], width: int) -> list[tuple[float, float]]:
-    """Return a stepped curve over ``width`` with at most ``_MOST`` stretches.
-
-    Each stretch is as high as its highest step.
-    """
+    """Return at most ``_MOST`` stretches, each as high as its highest step."""
     count = len(heights)
     if not count:
         return []

@@ -1,7 +1,7 @@
-"""Draw a chart as SVG text, in the window's light colours.
+"""A chart as SVG text, in the window's light colours.
 
-It has axes, lines, areas, marks, a legend, and labels that avoid each other. Qt is not needed. It uses
-presentation attributes only, no style sheet and no script, so that every viewer and editor shows it alike.
+It uses presentation attributes only, no style sheet and no script, so that every viewer and editor shows it
+alike.
 """
 
 from __future__ import annotations
@@ -23,15 +23,11 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def escaped(text: str) -> str:
-    """Return a text as it stands in a picture. What XML cannot hold is replaced."""
     return html.escape(_NOT_IN_XML.sub("\ufffd", text))
 
 
 class Chart:
-    """Map data to pixels and collect the pieces drawn and the legend.
-
-    ``x``, ``y``: (low, high) of the data.
-    """
+    """``x``, ``y``: (low, high) of the data."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         self.x, self.y = x, y
@@ -47,7 +43,7 @@ class Chart:
         return round(across, 1), round(down, 1)
 
     def axes(self, x_title: str, y_title: str, x_ticks: Sequence[tuple[float, str]] | None = None) -> None:
-        """Draw background, grid, ticks and titles. ``x_ticks``: (place, words) instead of round values."""
+        """``x_ticks``: (place, words) instead of round values."""
         size = f'width="{self.right - self.left:g}" height="{self.bottom - self.top:g}"'
         self._parts.append(
             f'<rect x="{self.left:g}" y="{self.top:g}" {size} fill="{PANEL}" stroke="{PALE}"/>'
@@ -83,7 +79,6 @@ class Chart:
         return " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in points))
 
     def zone(self, low: float, high: float, color: str, name: str) -> None:
-        """Fill the whole height between two places. The name is written upright where there is room."""
         (x0, _), (x1, _) = self.at(low, 0), self.at(high, 0)
         if x1 - x0 < 0.5:
             return
@@ -98,10 +93,7 @@ class Chart:
             self._parts.append(f'<g transform="translate({middle}) rotate(-90)">{turned}</g>')
 
     def mark(self, kind: str, x: float, y: float, color: str, title: str) -> None:
-        """Draw a mark at a place, given in data coordinates.
-
-        ``title`` appears where the pointer rests on it.
-        """
+        """``x`` and ``y`` are data; ``title`` appears where the pointer rests on the mark."""
         self._over.append(mark(kind, *self.at(x, y), color, title))
 
     def arrow_up(self, x: float, y: float, color: str, title: str) -> None:
@@ -113,7 +105,7 @@ class Chart:
         )
 
     def write(self, x: float, y: float, words: str, color: str, anchor: str) -> None:
-        """Write words at a pixel, above all else, on a halo. The halo has the colour of the background."""
+        """Write words at a pixel, above all else, on a halo."""
         halo = f' stroke="{PANEL}" stroke-width="3" stroke-linejoin="round"'
         self._over.append(text(x, y, words, color=PANEL, anchor=anchor, more=halo))
         self._over.append(text(x, y, words, color=color, anchor=anchor))
@@ -164,13 +156,12 @@ class LabelPlacer:
         self._taken: list[tuple[float, float, float, float]] = []
 
     def avoid(self, x: float, y: float) -> None:
-        """Note that there is a mark at this pixel."""
         self._taken.append((x - 5, y - 5, x + 5, y + 5))
 
     def put(
         self, x: float, y: float, words: str, color: str, *, anchor: str = "start", fixed: bool = False
     ) -> None:
-        """Put ``words`` beside the pixel, wherever they cover least. ``fixed``: put them exactly there."""
+        """Put ``words`` beside the pixel, wherever they cover least; or ``fixed`` there."""
         width = _CHARACTER * len(words)
         best = (x, y, anchor)
         if not fixed:
@@ -185,7 +176,7 @@ class LabelPlacer:
         self._chart.write(round(best[0], 1), round(best[1], 1), words, color, best[2])
 
     def _covered(self, box: tuple[float, float, float, float]) -> float:
-        """Return how many square pixels of ``box`` are taken. Pixels outside the plot count more."""
+        """Pixels outside the plot count more than taken ones."""
         x0, y0, x1, y1 = box
         plot = self._chart
         inside = max(0.0, min(x1, plot.right) - max(x0, plot.left)) * max(
@@ -212,7 +203,7 @@ def text(
     anchor: str = "start",
     more: str = "",
 ) -> str:
-    """Return one line of words; ``y`` is its base line."""
+    """``y`` is the base line."""
     where = f'x="{x:.5g}" y="{y:.5g}"' + (f' text-anchor="{anchor}"' if anchor != "start" else "")
     return f'<text {where} font-size="{size}" fill="{color}"{more}>{escaped(words)}</text>'
 
@@ -232,7 +223,6 @@ _SHAPES = {
 
 
 def mark(kind: str, x: float, y: float, color: str, title: str) -> str:
-    """Return a mark of a known kind at a pixel, on a thin halo."""
     thin = kind in ("cross", "plus")
     fill = "none" if thin else PANEL if kind == "ring" else color
     stroke, width = (color, 2) if thin or kind == "ring" else (PANEL, 1)

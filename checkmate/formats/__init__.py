@@ -1,4 +1,4 @@
-"""Read and write the files of the documented formats; never pickle."""
+"""The files of the documented formats; never pickle."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ __all__ = [
 
 
 def read_any_graph(path: Path) -> Graph:
-    """Return the graph in ``path``, by its content: native, node-link, or of a saved exploration.
-
-    Raises:
-        FormatError: neither, or broken; the message names the file and the field.
-    """
+    """Return the graph in ``path``, by its content: native, node-link, or of a saved exploration."""
     data = read_json(path)
     if looks_like_node_link(data):
         return graph_from_node_link(path, data)

@@ -1,4 +1,4 @@
-"""Write animated pictures: GIF, PNG and WebP. All frames have one size and share one palette."""
+"""Animated pictures: GIF, PNG and WebP. All frames have one size and share one palette."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ _SWATCH = 24  # pixels a side
 
 
 def require_animation(path: Path) -> str:
-    """Return the kind of picture that ``path`` names, as Pillow calls it.
-
-    Raises:
-        UsageError: its ending is not that of an animated picture.
-    """
+    """Return the kind of picture that ``path`` names, as Pillow calls it; raise UsageError where it is none."""
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise UsageError(
@@ -33,16 +29,15 @@ def require_animation(path: Path) -> str:
 
 
 class Animation:
-    """Collect frames with one palette: with one for each, what stands still would change its shade."""
+    """Frames with one palette: with one for each, what stands still would change its shade.
+
+    ``size`` is in pixels. ``samples``: frames (RGB, 8 bit, rows without padding) from which the palette is
+    made. ``colors`` must be in it, however rare they are.
+    """
 
     def __init__(
         self, size: tuple[int, int], samples: Sequence[bytes], colors: Sequence[tuple[int, int, int]]
     ) -> None:
-        """Prepare for frames of ``size`` (width and height in pixels).
-
-        ``samples``: frames (RGB, 8 bit, rows without padding) from which the palette is made. ``colors``:
-        colours that must be in it, however rare they are.
-        """
         self._size = size
         self._palette = _palette(size, samples, colors)
         self._frames: list[Image] = []
@@ -58,7 +53,7 @@ class Animation:
         self._frames.append(picture.quantize(palette=self._palette, dither=Image.Dither.NONE))
 
     def save(self, path: Path, milliseconds: Sequence[int]) -> int:
-        """Write a loop in which frame i is shown for ``milliseconds[i]``; return the file's size in bytes.
+        """Write a loop in which frame i is shown for ``milliseconds[i]``; return the file's bytes.
 
         Raises:
             UsageError: the name's ending is not that of an animated picture. FormatError: the place cannot be

@@ -1,16 +1,12 @@
-"""Read and write ``checkmate-exploration`` version 1.
+"""``checkmate-exploration`` version 1: a graph and all that is known of its trade-off.
 
-It holds a graph and all that is known of its trade-off, as the window saves it. ``graph`` and each of
-``schedules`` are as in their own files. ``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is
-proved that no schedule fits. ``budget_bytes`` is the slider's place. ``constraints``, if any, are names of
-what is to be kept or run once, as the solvers' ``Constraints`` writes them; ``bounds`` hold without them.
-``constrained_bounds``, if any, are ``{"constraints", "bounds"}``: what was proved under other or the same
-constraints and need not hold without them. They have a field of their own, because a program that does not
-know it must not take them for bounds of the plain graph.
-``measured``, if any, has ``{"steps", "live_bytes", "peak_bytes", "seconds", "device"}`` of each schedule that
-was run. A schedule of the user's own list has the field ``own``: ``budget_bytes`` or ``max_overhead`` (null:
-at any cost) that was asked for, and, where there are any, its ``name``, ``note``, ``pinned`` and
-``constraints``. One that is on the frontier of constraints has ``on_frontier_of``, a list of these.
+``bounds`` are ``{"budget_bytes", "lower_bound"}``, null where it is proved that no schedule fits. They hold
+without the ``constraints``, which are names as the solvers' ``Constraints`` writes them;
+``constrained_bounds`` need not, and have a field of their own, because a program that does not know it must
+not take them for bounds of the plain graph. ``measured`` has ``{"steps", "live_bytes", "peak_bytes",
+"seconds", "device"}`` of each schedule that was run. A schedule of the user's own list has the field ``own``,
+with ``max_overhead`` null at any cost; one that is on the frontier of constraints has ``on_frontier_of``, a
+list of these.
 """
 
 from __future__ import annotations
@@ -37,10 +33,8 @@ _GZIP = 31  # zlib's name for the gzip container
 
 @dataclass(frozen=True)
 class SavedOwn:
-    """What the user's own list says of a schedule.
-
-    It was asked for by ``budget_bytes``, or as the least memory at ``max_overhead`` (infinite: at any cost);
-    or by neither, from a list.
+    """What the user's own list says of a schedule, asked for by ``budget_bytes``, by ``max_overhead``
+    (infinite: at any cost), or by neither.
     """
 
     budget_bytes: int | None = None
@@ -56,19 +50,16 @@ Bounds = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class BoundsUnder:
-    """Hold what was proved under constraints, as in ``SavedExploration``."""
-
     constraints: Mapping[str, Any]
     bounds: Bounds
 
 
 @dataclass(frozen=True, eq=False)
 class SavedExploration:
-    """Hold what a file holds.
+    """``bounds``: (budget in bytes, lower bound on the cost; infinite where no schedule fits).
 
-    ``bounds``: (budget in bytes, lower bound on the cost; infinite where no schedule fits). ``own``: by place
-    in ``schedules``, those of the user's own list. ``under``: by place, the sets of constraints that a
-    schedule is on the frontier of.
+    ``own`` and ``under`` (the sets of constraints that a schedule is on the frontier of) are by place in
+    ``schedules``.
     """
 
     graph: Graph
@@ -83,18 +74,12 @@ class SavedExploration:
 
 
 def is_exploration(data: Any) -> bool:
-    """Return whether the JSON ``data`` is marked as an exploration."""
     return isinstance(data, dict) and data.get("format") == FORMAT
 
 
 def write_exploration(path: Path, saved: SavedExploration, graph_body: bytes | None = None) -> None:
-    """Write ``saved`` whole or not at all; gzip where ``path`` ends in ``.gz``.
-
-    The content is made piece by piece, so that other threads can run. ``graph_body``: the graph as JSON, if
+    """Write ``saved`` piece by piece, so that other threads can run. ``graph_body``: the graph as JSON, if
     known.
-
-    Raises:
-        FormatError: the file cannot be written.
     """
     pieces = exploration_pieces(saved, graph_body)
     if path.name.endswith(".gz"):
@@ -106,7 +91,6 @@ def write_exploration(path: Path, saved: SavedExploration, graph_body: bytes | N
 
 
 def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None) -> Iterator[bytes]:
-    """Yield the file's content, one schedule at a time."""
     yield b'{"format":%s,"version":%d,"graph":' % (_json(FORMAT), VERSION)
     yield graph_body or _json(graph_to_json(saved.graph))
     yield b',"budget_bytes":%d,"schedules":[' % saved.budget_bytes
@@ -143,16 +127,11 @@ def _json(data: Any) -> bytes:
 
 
 def read_exploration(path: Path) -> SavedExploration:
-    """Return the exploration in ``path``; errors are as for ``exploration_from_json``."""
     return exploration_from_json(path, read_json(path))
 
 
 def exploration_from_json(path: Path, data: Any) -> SavedExploration:
-    """Return the exploration that ``data`` describes; ``path`` is for messages.
-
-    Raises:
-        FormatError: it is no valid exploration, or a bound is above the cost of a schedule that it covers.
-    """
+    """Raise FormatError where ``data`` is no valid exploration, or a bound is above a cost that it covers."""
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION)
     graph = graph_from_json(path, fields.get("graph", dict))

@@ -1,7 +1,4 @@
-"""Read and write files safely: strict JSON, gzip by the name's ending, written beside and then renamed.
-
-An export's folder is written beside its place too, then moved there whole.
-"""
+"""Files read and written safely: strict JSON, gzip by the name's ending, written beside and then renamed."""
 
 from __future__ import annotations
 
@@ -31,10 +28,10 @@ _AGAIN = "write the file again, or fetch it again"
 
 
 def read_json(path: Path) -> Any:
-    """Return the JSON in ``path``, which may be gzip. NaN and infinities are refused.
+    """Return the JSON in ``path``, which may be gzip; NaN and infinities are refused.
 
     Raises:
-        FormatError: the file is missing, unreadable, truncated or no JSON; the message names it.
+        FormatError: the file is missing, unreadable, truncated or no JSON.
     """
     try:
         data = path.read_bytes()
@@ -107,22 +104,14 @@ def _refuse(path: Path) -> Any:
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write ``data`` whole or not at all; gzip where ``path`` ends in ``.gz``.
-
-    Raises:
-        FormatError: the folder cannot be written to.
-    """
+    """Write ``data`` whole or not at all; gzip where ``path`` ends in ``.gz``."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=None, separators=(",", ":"))
     body = text.encode("utf-8") + b"\n"
     write_bytes(path, gzip.compress(body, mtime=0) if path.name.endswith(".gz") else body)
 
 
 def write_bytes(path: Path, body: bytes) -> None:
-    """Write ``body`` to a temporary file beside ``path``, then rename it.
-
-    Raises:
-        FormatError: the folder cannot be written to.
-    """
+    """Write ``body`` whole or not at all; raise FormatError where it cannot be written."""
     temporary: str | None = None
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.absolute().parent)
@@ -143,11 +132,7 @@ def write_bytes(path: Path, body: bytes) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Raise if ``path`` cannot be written, before minutes of work.
-
-    Raises:
-        FormatError: ``path`` cannot be written.
-    """
+    """Raise FormatError if ``path`` cannot be written, before minutes of work."""
     parent = path.absolute().parent
     if not parent.is_dir():
         raise FormatError(
@@ -161,11 +146,7 @@ def require_writable(path: Path) -> None:
 
 
 def require_output_folder(directory: Path) -> None:
-    """Raise if ``directory`` cannot be used, before minutes of work; leave nothing there.
-
-    Raises:
-        ExportError: it cannot be made or written to, or holds something that is no earlier export.
-    """
+    """Raise ExportError if ``directory`` cannot be used, before minutes of work; leave nothing there."""
     hint = "choose another output folder"
     if directory.exists() and not directory.is_dir():
         raise ExportError(f"{directory} is a file, not a folder", hint=hint)
@@ -181,7 +162,7 @@ def require_output_folder(directory: Path) -> None:
 
 
 def _why_not_writable(name: str, folder: Path) -> str:
-    """Return why nothing called ``name`` can be made in ``folder``; tried, since permissions do not tell."""
+    """It is tried, since permissions do not tell."""
     try:
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder):
             return ""
@@ -190,7 +171,7 @@ def _why_not_writable(name: str, folder: Path) -> str:
 
 
 class Fields:
-    """Read fields of a JSON object; errors name the file and the field."""
+    """Fields of a JSON object; errors name the file and the field."""
 
     def __init__(self, path: Path, data: Any, where: str = "") -> None:
         if not isinstance(data, dict):
@@ -201,11 +182,7 @@ class Fields:
         return f"{self.where}.{field}" if self.where else field
 
     def get(self, field: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
-        """Return the field, which must be of the given type.
-
-        Raises:
-            FormatError: it is missing (and has no default) or of another type.
-        """
+        """Raise FormatError where the field is missing, and has no default, or is of another type."""
         value = self.data.get(field, default)
         if value is ...:
             raise FormatError(f"{self.path}: {self.name(field)} is missing")
@@ -217,7 +194,7 @@ class Fields:
         return value
 
     def whole(self, field: str, default: Any = ...) -> Any:
-        """Return a whole number of at least 0."""
+        """A whole number of at least 0."""
         value = self.get(field, (int, float), default)
         if value is default or value is None:
             return value
@@ -230,7 +207,7 @@ class Fields:
         return int(value)
 
     def number(self, field: str, default: Any = ...) -> Any:
-        """Return a finite number of at least 0."""
+        """A finite number of at least 0."""
         value = self.get(field, (int, float), default)
         if value is default or value is None:
             return value
@@ -250,7 +227,7 @@ class Fields:
         return tuple(value)
 
     def choice(self, field: str, kind: type[_Choice], default: _Choice | None = None) -> _Choice:
-        """Return a member of an enumeration; the default, if any, where it is missing or null."""
+        """A member of an enumeration; the default, if any, where it is missing or null."""
         value = self.get(field, str, ... if default is None else None)
         if value is None and default is not None:
             return default
@@ -261,15 +238,13 @@ class Fields:
             raise FormatError(f"{self.path}: {self.name(field)} is {value!r}, not one of {known}") from None
 
     def bound(self, field: str) -> float:
-        """Return a lower bound; infinite for an explicit null. A missing field proves nothing."""
+        """Infinite for an explicit null. A missing field proves nothing."""
         return math.inf if self.data.get(field, ...) is None else float(self.number(field))
 
     def inner(self, field: str, default: Any = ...) -> Fields:
-        """Return the fields of an object."""
         return Fields(self.path, self.get(field, dict, default), self.name(field))
 
     def entries(self, field: str, default: Any = ...) -> list[Fields]:
-        """Return the fields of each object in a list."""
         found = enumerate(self.get(field, list, default))
         return [Fields(self.path, entry, f"{self.name(field)}[{place}]") for place, entry in found]
 
@@ -338,9 +313,7 @@ def staging(directory: Path) -> Iterator[Path]:
 
 
 def put_in_place(staged: Path, directory: Path) -> None:
-    """Move ``staged`` to ``directory``; an earlier export is removed last.
-
-    Where the system can exchange two folders at once, there is a whole export at any moment.
+    """Move ``staged`` to ``directory``, at once where the system can; an earlier export is removed last.
 
     Raises:
         ExportError: ``directory`` has other contents than an earlier export. OSError: it cannot be moved; the

@@ -1,4 +1,4 @@
-"""Read and write ``checkmate-graph`` version 1 as JSON; ``checkmate.ir.graph`` says what fields mean."""
+"""``checkmate-graph`` version 1 as JSON; ``checkmate.ir.graph`` says what fields mean."""
 
 from __future__ import annotations
 
@@ -19,29 +19,15 @@ _WRITTEN_BY = (
 
 
 def read_graph(path: Path) -> Graph:
-    """Return the graph in ``path``.
-
-    Raises:
-        FormatError: the file is not a valid graph; the message names the file and the field.
-    """
     return graph_from_json(path, read_json(path))
 
 
 def write_graph(path: Path, graph: Graph) -> None:
-    """Write ``graph``; gzip where ``path`` ends in ``.gz``.
-
-    Raises:
-        FormatError: the file cannot be written.
-    """
     write_json(path, graph_to_json(graph))
 
 
 def require_version(fields: Fields, expected: str, version: int, written_by: str = "") -> None:
-    """Raise unless the file has the expected format and a known version; the hint is ``written_by``.
-
-    Raises:
-        FormatError: another format. SchemaVersionError: a newer version.
-    """
+    """Raise FormatError for another format, SchemaVersionError for a newer version."""
     found = fields.get("format", str)
     if found != expected:
         raise FormatError(f"{fields.path}: format is {found!r}, not {expected!r}", hint=written_by)
@@ -56,7 +42,6 @@ def require_version(fields: Fields, expected: str, version: int, written_by: str
 
 
 def graph_from_json(path: Path, data: Any) -> Graph:
-    """Return the graph that ``data`` describes; ``path`` is for messages."""
     fields = Fields(path, data)
     require_version(fields, FORMAT, VERSION, _WRITTEN_BY)
     ops = [_op(entry) for entry in fields.entries("ops")]
@@ -82,7 +67,6 @@ def graph_from_json(path: Path, data: Any) -> Graph:
 
 
 def graph_to_json(graph: Graph) -> dict[str, Any]:
-    """Return the file's content."""
     data: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,

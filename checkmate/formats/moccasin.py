@@ -1,9 +1,9 @@
-"""Read networkx node-link graphs as published with MOCCASIN (ICML 2023).
+"""networkx node-link graphs as published with MOCCASIN (ICML 2023), in both shapes found there.
 
-Both shapes found there are read. Training graphs have nodes with ``cost_cpu``, ``cost_ram``, ``backward``,
-``id`` and links ``source``/``target``, in execution order. Random layered graphs have ``duration``,
-``out_cost``, ``name``, links keyed ``"0"``/``"1"`` and the execution order in ``graph.order``. A node has one
-value, there are no fixed bytes, and only the last node's value is kept.
+Training graphs have nodes with ``cost_cpu``, ``cost_ram``, ``backward``, ``id`` and links
+``source``/``target``, in execution order. Random layered graphs have ``duration``, ``out_cost``, ``name``,
+links keyed ``"0"``/``"1"`` and the execution order in ``graph.order``. A node has one value, and only the
+last node's is kept.
 """
 
 from __future__ import annotations
@@ -20,16 +20,10 @@ _NUMBER = re.compile("[0-9]{1,18}")
 
 
 def looks_like_node_link(data: Any) -> bool:
-    """Return whether ``data`` is a node-link graph."""
     return isinstance(data, dict) and "nodes" in data and ("links" in data or "edges" in data)
 
 
 def graph_from_node_link(path: Path, data: Any) -> Graph:
-    """Return the graph that ``data`` describes; ``path`` is for messages.
-
-    Raises:
-        FormatError: a field is missing or wrong, or the nodes are not in an execution order.
-    """
     fields = Fields(path, data)
     nodes = [Fields(path, node, f"nodes[{i}]") for i, node in enumerate(fields.get("nodes", list))]
     if not nodes:

@@ -1,8 +1,6 @@
-"""Read and write results: ``checkmate-schedule``, ``-report`` and ``-certificate``, all version 1.
+"""Results: ``checkmate-schedule``, ``-report`` and ``-certificate``, all version 1.
 
-A schedule's file holds a solve's result as JSON; its matrices R and S go to an ``.npz``. A report is of a
-measured run; null stands for what is not finite. A certificate is a proof that others can check:
-``checkmate.certificate.verify`` says what its fields mean.
+``checkmate.certificate.verify`` says what a certificate's fields mean.
 """
 
 from __future__ import annotations
@@ -26,10 +24,7 @@ FORMAT, VERSION = "checkmate-schedule", 1
 
 
 def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
-    """Return the file's content; a result without a schedule has empty ``steps``.
-
-    ``graph_fingerprint`` is the one that the graph's file states, ``graph_digest`` the one computed here.
-    """
+    """``graph_fingerprint`` is the one that the graph's file states, ``graph_digest`` the one computed here."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -44,26 +39,18 @@ def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
 
 
 def write_schedule(path: Path, graph: Graph, result: SolveResult) -> None:
-    """Write ``result``.
-
-    Raises:
-        FormatError: the file cannot be written. NoScheduleError: there is no schedule to write.
-    """
+    """Raise NoScheduleError where there is no schedule to write."""
     result.require_schedule()
     write_json(path, result_to_json(graph, result))
 
 
 def read_schedule(path: Path, graph: Graph) -> SolveResult:
-    """Return the result in ``path``, for ``graph``.
-
-    Raises:
-        FormatError: the file is not a valid schedule. FingerprintMismatchError: it is for another graph.
-    """
+    """Raise FormatError, or FingerprintMismatchError where the schedule is for another graph."""
     return result_from_json(path, read_json(path), graph)
 
 
 def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> SolveResult:
-    """Return the result that ``data`` describes; ``path`` and the place ``where`` are for messages."""
+    """``path`` and the place ``where`` are for messages."""
     fields = Fields(path, data, where)
     require_version(fields, FORMAT, VERSION, "checkmate solve G.json --budget B -o S.json writes a schedule")
     _require_graph(fields, graph)
@@ -99,7 +86,7 @@ def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> So
 
 
 def _require_graph(fields: Fields, graph: Graph) -> None:
-    """Raise unless the schedule is of ``graph``, by our digest, or else by the fingerprint it states."""
+    """By our digest, or else by the fingerprint that the file states."""
     stated = fields.get("graph_fingerprint", str)
     digest = fields.get("graph_digest", str, None)
     matches = digest == graph.fingerprint if digest is not None else graph.accepts_fingerprint(stated)
@@ -110,12 +97,8 @@ def _require_graph(fields: Fields, graph: Graph) -> None:
 
 
 def write_matrices(path: Path, graph: Graph, schedule: Schedule) -> None:
-    """Write the matrices R and S and the ``order`` as ``.npz``.
-
-    R and S are bool, stages x ops, with columns in op order. ``order`` is the op that ends each stage.
-
-    Raises:
-        FormatError: the file cannot be written.
+    """Write R and S (bool, stages x ops, columns in op order) and the ``order`` (the op that ends each
+    stage).
     """
     matrices = schedule.matrices(graph)
     column = np.argsort(matrices.order)
@@ -125,7 +108,7 @@ def write_matrices(path: Path, graph: Graph, schedule: Schedule) -> None:
 
 
 def result_facts(result: SolveResult) -> dict[str, Any]:
-    """Return the result's fields, without its schedule and statistics; ``lower_bound`` may be infinite."""
+    """``lower_bound`` may be infinite; the schedule and statistics are left out."""
     return {
         "solver": result.solver,
         "status": result.status.value,
@@ -145,7 +128,7 @@ def _number(value: float | None) -> float | None:
 
 
 def report_to_json(report: VerificationReport) -> dict[str, Any]:
-    """Return the file's content; null stands for what is not finite."""
+    """Null stands for what is not finite."""
     content = {
         "format": "checkmate-report",
         "version": 1,
@@ -176,11 +159,6 @@ def _finite(value: Any) -> Any:
 
 
 def write_report(path: Path, report: VerificationReport) -> None:
-    """Write ``report``.
-
-    Raises:
-        FormatError: the file cannot be written.
-    """
     write_json(path, report_to_json(report))
 
 
@@ -189,7 +167,7 @@ _WRITTEN_BY = "checkmate certify G.json --budget B -o C.json writes one"
 
 
 def read_certificate(path: Path, graph: Graph) -> dict[str, Any]:
-    """Return the certificate for ``graph`` in ``path``. Only its outline is looked at: ``verify`` judges.
+    """Only the certificate's outline is looked at: ``verify`` judges.
 
     Raises:
         FormatError: the file is no certificate. ScheduleError: it is for another graph.
@@ -207,20 +185,10 @@ def read_certificate(path: Path, graph: Graph) -> dict[str, Any]:
 
 
 def write_certificate(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a certificate; gzip where ``path`` ends in ``.gz``.
-
-    Raises:
-        FormatError: the file cannot be written.
-    """
     write_json(path, {"format": CERTIFICATE_FORMAT, "version": CERTIFICATE_VERSION, **content})
 
 
 def write_records(folder: Path, graph: Graph, result: SolveResult, report: VerificationReport) -> None:
-    """Write ``graph.json``, ``schedule.json`` and ``report.json`` of a run into ``folder``.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
     write_graph(folder / "graph.json", graph)
     write_schedule(folder / "schedule.json", graph, result)
     write_report(folder / "report.json", report)

@@ -1,8 +1,4 @@
-"""Say in words where a graph's costs and its model are from.
-
-Costs were measured now or before, estimated or given, on this machine or another; the model's file may have
-changed since.
-"""
+"""Say in words where a graph's costs and its model are from."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def cost_text(graph: Graph, cost: float, digits: int = 3) -> str:
-    """Return ``cost`` in the graph's unit, as ``1.31 s``, ``381 GFLOP`` or ``12,000 units``."""
+    """Return ``1.31 s``, ``381 GFLOP`` or ``12,000 units``."""
     if graph.cost_unit is CostUnit.SECONDS:
         return format_seconds(cost, digits)
     if graph.cost_unit is CostUnit.FLOP:
@@ -36,10 +32,7 @@ def cost_text(graph: Graph, cost: float, digits: int = 3) -> str:
 
 
 def origin_words(graph: Graph) -> str:
-    """Return ``measured``, ``analytic`` or ``given``, and how many measured costs came from the cache.
-
-    Metadata can also come from a file. Entries that ``profile`` would not write are ignored.
-    """
+    """Return ``measured``, ``analytic`` or ``given``, and how many measured costs came from the cache."""
     if graph.cost_origin is not CostOrigin.MEASURED:
         return graph.cost_origin.value
     cache = cache_facts(graph)
@@ -60,9 +53,7 @@ def cache_facts(graph: Graph) -> Mapping[str, Any]:
 
 
 def reading_facts(graph: Graph) -> Mapping[str, Any]:
-    """Return ``load``, ``cores``, ``spread``, ``doubtful_ops`` and ``doubtful_share`` of the measurement.
-
-    Empty where costs are not measured, in files of older profiles, and where a file holds something else
+    """Return the measurement's load, cores, spread and doubtful ops; empty where a file holds something else
     there.
     """
     facts = graph.origin.profile.get("reading")
@@ -75,13 +66,12 @@ def reading_facts(graph: Graph) -> Mapping[str, Any]:
 
 
 def reading_words(graph: Graph) -> str:
-    """Return why the costs are doubtful and what to do; empty where they are not, or hardly."""
     why = doubt_words(graph)
     return f"{why}; {READ_AGAIN}" if why else ""
 
 
 def doubt_words(graph: Graph) -> str:
-    """Return why the costs are doubtful. Empty where they are not doubtful, or hardly."""
+    """Return why the costs are doubtful; empty where they are not, or hardly."""
     facts = reading_facts(graph)
     if not facts or facts["doubtful_share"] < _MATTERS:
         return ""
@@ -94,12 +84,10 @@ def doubt_words(graph: Graph) -> str:
 
 
 def taken_words(reading: Reading) -> str:
-    """Return a phrase such as ``other programs took 1.4 of 2 cores``."""
     return f"other programs took {reading.load:.1f} of {reading.cores} core{'s' * (reading.cores != 1)}"
 
 
 def pace_words(graph: Graph) -> str:
-    """Return a sentence where the plain step took another time than its ops' costs add up to."""
     pace = graph.origin.profile.get("plain_per_predicted")
     if not _is_number(pace) or not is_other_pace(pace):
         return ""
@@ -111,7 +99,6 @@ def pace_words(graph: Graph) -> str:
 
 
 def is_other_pace(ratio: float) -> bool:
-    """Return whether a ratio of seconds of two days is far enough from 1 to be mentioned."""
     return ratio > 0 and not 1 / _OTHER_PACE <= ratio <= _OTHER_PACE
 
 
@@ -125,7 +112,6 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def elsewhere_words(graph: Graph) -> str:
-    """Return a sentence for a graph that is known to be profiled on another processor, else nothing."""
     device = graph.device
     if device is None or device.kind != "cpu" or not device.name or device.name == processor_name():
         return ""
@@ -142,7 +128,7 @@ def file_facts(model: str) -> dict[str, Any] | None:
 
 
 def changed_since_profiled(graph: Graph) -> Path | None:
-    """Return the model's file if it is here and is known to differ from the profiled one."""
+    """Return the model's file if it is known to differ from the profiled one."""
     facts = graph.origin.model_file
     if not isinstance(facts.get("path"), str):
         return None

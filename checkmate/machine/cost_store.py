@@ -1,9 +1,7 @@
-"""Keep measured op costs on this machine in one SQLite file.
+"""Measured op costs in one SQLite file of the user's cache folder, shared by processes.
 
-The file is in the user's cache folder; later profiles read it. SQLite makes each write whole or not at all,
-and lets several processes share the file. Nothing here may stop a profile: a damaged file is replaced, a file
-that cannot be used is left alone, and ``problem`` says so in one sentence. A worse measurement of an op never
-replaces a better one, whichever process comes last.
+Nothing here may stop a profile: a damaged file is replaced, a file that cannot be used is left alone, and
+``problem`` says so. A worse measurement never replaces a better one.
 """
 
 from __future__ import annotations
@@ -32,17 +30,15 @@ _DAMAGED = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLI
 
 @dataclass(frozen=True)
 class KnownCost:
-    """Hold the measured cost of one op.
+    """The measured cost of one op.
 
-    ``seconds`` is the median of the runs, ``spread`` their deviation over the median, ``runs`` their
-    number.
-
-    ``workspace_bytes``: what the op's kernels held beyond the rules. ``slack``: bytes that the allocator
-    showed per requested byte in the step in which the op was measured. ``date``: the day of the measurement,
-    ISO, UTC. ``load``, ``cores`` and ``step_spread``: see ``Reading``. ``quiet``: for an op that stays
-    doubtful, how many profiles measured it while the machine was quiet. ``reserve_bytes``: the bytes of its
-    outputs whose size no shape tells. ``pieces``: the requests that the workspace is made of, as numbers with
-    commas: which of the op's kernels asked, then bytes. Empty: not known.
+    ``seconds`` is the median of the runs, ``spread`` their deviation over the median. ``workspace_bytes``:
+    what the op's kernels held beyond the rules. ``slack``: bytes that the allocator showed per requested byte
+    in the step in which the op was measured. ``date``: ISO, UTC. ``load``, ``cores`` and ``step_spread``: see
+    ``Reading``. ``quiet``: for an op that stays doubtful, how many profiles measured it while the machine was
+    quiet. ``reserve_bytes``: the bytes of its outputs whose size no shape tells. ``pieces``: the requests
+    that the workspace is made of, as numbers with commas: which of the op's kernels asked, then bytes. Empty:
+    not known.
     """
 
     seconds: float
@@ -70,11 +66,9 @@ class KnownCost:
 
     @property
     def is_worth_another(self) -> bool:
-        """Return whether another measurement, on a quiet machine, may give a better cost."""
         return self.is_complete and self.reading.is_doubtful and self.quiet < ENOUGH_QUIET
 
     def replaces(self, older: KnownCost) -> bool:
-        """Return whether this cost replaces ``older``: a worse or incomplete one never does."""
         return not older.is_complete or (self.is_complete and self.reading.replaces(older.reading))
 
     def after(self, older: KnownCost) -> KnownCost:
@@ -82,7 +76,7 @@ class KnownCost:
         return replace(better, quiet=older.quiet + self.quiet) if better.reading.is_doubtful else better
 
     def is_sound(self) -> bool:
-        """Return whether every field can be a measured value. A row for which this is false is ignored."""
+        """A row for which this is false is ignored."""
         numbers = (self.seconds, self.spread, self.slack, self.load, self.step_spread)
         counts = (self.runs, self.workspace_bytes, self.cores, self.quiet, self.reserve_bytes)
         return (
@@ -101,24 +95,22 @@ _PLACES = ", ".join("?" * (1 + len(fields(KnownCost))))
 
 
 def user_cache(name: str) -> Path:
-    """Return this program's folder ``name`` in the user's cache folder. It may not exist yet."""
     return Path(platformdirs.user_cache_dir("checkmate-explorer")) / name
 
 
 def default_path() -> Path:
-    """Return the path of the file. A different layout of the table gets a different name."""
+    # A different layout of the table gets a different name.
     return user_cache("costs") / "costs-4.sqlite"
 
 
 def plans_folder() -> Path:
-    """Return the folder of kept plans. Here, so that the doctor can ask without importing numpy."""
+    # Here, so that the doctor can ask without importing numpy.
     return user_cache("plans")
 
 
 class CostStore:
-    """Store costs in the file ``path``, at most ``most`` of them; the first measured go first.
-
-    ``problem`` is one sentence where the file was damaged or cannot be used, else empty.
+    """At most ``most`` costs in a file; the first measured go first. ``problem``: a sentence where it cannot
+    be used.
     """
 
     def __init__(self, path: Path, *, most: int = MOST_ENTRIES) -> None:
@@ -138,7 +130,7 @@ class CostStore:
         return found if self._done(read) else {}
 
     def keep(self, costs: Mapping[str, KnownCost]) -> bool:
-        """Keep each of ``costs`` unless a better one is known for its key. Return whether any was kept."""
+        """Keep each cost unless a better one is known for its key. Return whether any was kept."""
         sound = {key: entry for key, entry in costs.items() if entry.is_sound()}
         if not sound:
             return False

@@ -1,8 +1,6 @@
-"""Write the entry of the desktop's applications menu, with its icon.
+"""Write the entry of the desktop's applications menu, with its icon, for this user only.
 
-The entry is for this user only. A wheel cannot bring one: what it installs beside the package is in a virtual
-environment, also with pipx, and no desktop looks there. So the entry is written where the desktop looks, and
-it names this installation's Python by its full path. Places and format follow the freedesktop.org
+A wheel cannot bring one: no desktop looks where it installs. Places and format follow the freedesktop.org
 specifications of desktop entries and icon themes.
 """
 
@@ -25,22 +23,14 @@ _ESCAPED = '"`$\\'
 
 
 def data_folder() -> Path:
-    """Return the user's data folder, by default ``~/.local/share``.
-
-    Raises:
-        UsageError: this system has no desktop entries.
-    """
+    """Raise UsageError where this system has no desktop entries."""
     if not sys.platform.startswith("linux"):
         raise UsageError("desktop entries are for Linux", hint="start the window with: checkmate explore")
     return Path(platformdirs.user_data_dir())
 
 
 def install_entry(data: Path) -> list[Path]:
-    """Write the entry and its icons below ``data``, over those of another installation; return the files.
-
-    Raises:
-        ExportError: a folder cannot be made. FormatError: a file cannot be written.
-    """
+    """Write the entry and its icons below ``data``, over those of another installation; return the files."""
     files = _files(data)
     for path, body in files.items():
         try:
@@ -56,11 +46,7 @@ def install_entry(data: Path) -> list[Path]:
 
 
 def remove_entry(data: Path) -> list[Path]:
-    """Remove what ``install_entry`` wrote below ``data``; return the files that were there.
-
-    Raises:
-        ExportError: a file cannot be removed.
-    """
+    """Remove what ``install_entry`` wrote below ``data``; return the files that were there."""
     found = [path for path in _files(data) if path.exists()]
     for path in found:
         try:
@@ -73,7 +59,6 @@ def remove_entry(data: Path) -> list[Path]:
 
 
 def entry_text() -> str:
-    """Return the entry's text, with the command that starts this installation."""
     # -P: do not import a folder called checkmate from the current folder.
     command = [sys.executable, "-P", "-m", "checkmate", "explore"]
     line = "Exec=" + " ".join([*map(_quoted, command), "%f"])
@@ -99,7 +84,7 @@ def _quoted(argument: str) -> str:
 
 
 def _tell_of_icons(data: Path) -> None:
-    """Make the icon folder newer than a desktop's cache of it, so that it is read again."""
+    # A folder newer than a desktop's cache of it is read again.
     theme = data / _THEME
     if theme.is_dir():
         os.utime(theme)

@@ -1,8 +1,7 @@
-"""Find out which GPU a process uses, and how much memory a device has free for it.
+"""Which GPU a process uses, and how much memory a device has free for it.
 
-What is known of GPUs comes from nvidia-smi, so that no library is started and no card taken. TensorFlow
-numbers the GPUs that ``CUDA_VISIBLE_DEVICES`` lets it see; nvidia-smi numbers all of them. Where the two
-numberings cannot be matched for sure, the answer is None.
+nvidia-smi is asked, so that no library is started. TensorFlow numbers the GPUs that ``CUDA_VISIBLE_DEVICES``
+shows, nvidia-smi all of them. Where the two numberings cannot be matched for sure, the answer is None.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ def table_rows(table: str, fields: Sequence[str]) -> list[dict[str, str]]:
 
 
 def mebibytes(cell: str) -> int | None:
-    """Return a memory cell of the table, which is in MiB, in bytes; None where it is not reported."""
+    """Return a memory cell, which is in MiB, in bytes; None where it is not reported."""
     return int(cell) * 2**20 if cell.isdigit() else None
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """Describe one GPU as nvidia-smi lists it. Bytes are None where the driver does not report them."""
+    """One GPU as nvidia-smi lists it. Bytes are None where the driver does not report them."""
 
     index: int
     uuid: str
@@ -68,24 +67,21 @@ class Gpu:
 
 
 def gpu_number(device: str | None) -> int:
-    """Return the number of ``device`` among TensorFlow's GPUs: 1 for ``gpu:1``, 0 where it has no number."""
+    """Return the number among TensorFlow's GPUs: 1 for ``gpu:1``, 0 where ``device`` has none."""
     found = _DEVICE.fullmatch(device or "")
     return int(found[1]) if found is not None and found[1] else 0
 
 
 def is_device(device: str) -> bool:
-    """Return whether ``device`` is ``cpu``, ``gpu`` or ``gpu:NUMBER``."""
     return device == "cpu" or _DEVICE.fullmatch(device) is not None
 
 
 def gpu_in_use(number: int, name: str = "") -> Gpu | None:
-    """Ask nvidia-smi about the GPU that TensorFlow numbers ``number`` and calls ``name``."""
     said, problem = ask_for_table(_FIELDS, limit_s=_ASK_S)
     return None if problem else chosen(listed(said), number, name, os.environ)
 
 
 def listed(said: str) -> tuple[Gpu, ...]:
-    """Return the GPUs in the text that nvidia-smi printed. Other lines are skipped."""
     return tuple(
         Gpu(
             index=int(row["index"]),
@@ -102,8 +98,8 @@ def listed(said: str) -> tuple[Gpu, ...]:
 def chosen(gpus: Sequence[Gpu], number: int, name: str, environment: Mapping[str, str]) -> Gpu | None:
     """Return the one of ``gpus`` that CUDA gives ``number`` in a process with this ``environment``.
 
-    CUDA puts the fastest GPU first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs an
-    index says nothing. The ``name`` does, where only one GPU has it.
+    CUDA puts the fastest GPU first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``, so among unlike GPUs only
+    the ``name`` says which it is.
     """
     numbered = environment.get(_ORDER) == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) <= 1
     visible = _visible(gpus, environment.get(_VISIBLE), numbered)
@@ -146,10 +142,9 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def free_bytes(kind: str, number: int = 0) -> int | None:
-    """Return the bytes free for this process, or None if not known.
+    """Return the bytes free for this process on ``cpu`` or ``gpu``, or None if not known.
 
-    ``kind`` is ``cpu`` or ``gpu``. On a CPU, the limits of the process (``ulimit -v`` and ``-d``) and of its
-    control group (a container's) count too. ``number`` counts the GPUs that TensorFlow sees.
+    On a CPU, the limits of the process and of its control group (a container's) count too.
     """
     if kind == "cpu":
         import psutil
@@ -176,10 +171,9 @@ def _within_limits() -> Iterator[int]:
 
 
 def group_limits(groups: str, root: Path) -> Iterator[int]:
-    """Yield the bytes that each limited control group has left.
+    """Yield the bytes that each limited control group has left; ``groups``: as in ``/proc/self/cgroup``.
 
-    ``groups``: text as in ``/proc/self/cgroup``. ``root``: where the control groups are mounted. Memory that
-    holds file contents does not count as used: the system frees it on demand.
+    Memory that holds file contents does not count as used: the system frees it on demand.
     """
     for line in groups.splitlines():
         number, _, rest = line.partition(":")

@@ -1,9 +1,7 @@
-"""Measure how much CPU time other programs take, and say how far measured costs can be trusted.
+"""How much CPU time other programs take, and how far measured costs can be trusted.
 
-The load is the CPU time between two moments, less this process's own. The system's load average covers the
-last minute and counts this process too, so it says little about a measurement that takes seconds. Other
-programs can only make a step slower. So costs measured on a busy machine, or in runs that differ widely, are
-doubtful: they are used, reported as doubtful, and measured again when the machine is quiet.
+The load is the CPU time between two moments, less this process's own: the system's load average covers the
+last minute and counts this process too.
 """
 
 from __future__ import annotations
@@ -11,8 +9,8 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import psutil
 
@@ -24,10 +22,10 @@ _WIDE_SPREAD = 0.15  # on two quiet cores the middle run of a step is a few perc
 
 @dataclass(frozen=True)
 class Reading:
-    """Tell under which conditions costs were measured.
+    """The conditions under which costs were measured.
 
     ``load``: cores that other programs took, on average, of the ``cores`` that this process may use.
-    ``spread``: how much longer the middle run of the whole step took than the quickest, over the quickest.
+    ``spread``: see ``step_spread``.
     """
 
     load: float = 0.0
@@ -36,17 +34,15 @@ class Reading:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether other programs took enough of the machine to matter."""
         return self.load > self._most_load
 
     @property
     def doubt(self) -> float:
-        """Return how doubtful the costs are; at most 1 is trustworthy."""
+        """At most 1 is trustworthy."""
         return max(self.load / self._most_load, self.spread / _WIDE_SPREAD)
 
     @property
     def is_doubtful(self) -> bool:
-        """Return whether the costs should be measured again. That is done when the machine is quiet."""
         return self.doubt > 1.0
 
     @property
@@ -54,11 +50,10 @@ class Reading:
         return min(_BUSY_SHARE * self.cores, _BUSY_CORES)
 
     def replaces(self, older: Reading) -> bool:
-        """Return whether these costs replace those of ``older``: a worse measurement never does."""
+        """A worse measurement never replaces one."""
         return self.doubt <= max(1.0, older.doubt)
 
     def with_worse(self, other: Reading) -> Reading:
-        """Return the larger load and spread, for costs that come from both measurements."""
         return Reading(
             max(self.load, other.load), max(self.cores, other.cores), max(self.spread, other.spread)
         )
@@ -71,12 +66,11 @@ def step_spread(seconds: Sequence[float]) -> float:
 
 
 def usable_cores() -> int:
-    """Count the cores that this process may use."""
     return len(own_cores()) or os.cpu_count() or 1
 
 
 def own_cores() -> list[int]:
-    """Return the numbers of this process's cores. Empty where the system does not tell."""
+    """Empty where the system does not tell."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
@@ -94,7 +88,6 @@ class CpuTimes:
 
 
 def this_moment() -> CpuTimes:
-    """Read the clock and the CPU times of this process's cores."""
     try:
         per_core = psutil.cpu_times(percpu=True)
     except (OSError, RuntimeError, psutil.Error):  # the system does not tell: the load of others is unknown
@@ -106,14 +99,20 @@ def this_moment() -> CpuTimes:
     return CpuTimes(time.perf_counter(), everyone, time.process_time())
 
 
-@dataclass(frozen=True)
 class LoadMeter:
-    """Measure the load by other programs on the ``cores``; clocks and sleep can be replaced."""
+    """Measures the load by other programs; a test's meter has clocks of its own."""
 
-    read: Callable[[], CpuTimes] = this_moment
-    clock: Callable[[], float] = time.perf_counter
-    wait: Callable[[float], object] = time.sleep
-    cores: int = field(default_factory=usable_cores)
+    def __init__(self) -> None:
+        self.cores = usable_cores()
+
+    def read(self) -> CpuTimes:
+        return this_moment()
+
+    def clock(self) -> float:
+        return time.perf_counter()
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def load_since(self, start: CpuTimes) -> float:
         """Return how many cores other programs took since ``start``, on average."""
@@ -125,7 +124,6 @@ class LoadMeter:
         return min(max(0.0, taken / passed), float(self.cores))
 
     def is_quiet(self) -> bool:
-        """Return whether other programs leave the machine alone. This looks for half a second."""
         start = self.read()
         self.wait(_LOOK_S)
         return not Reading(self.load_since(start), self.cores).is_busy

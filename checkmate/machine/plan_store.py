@@ -1,8 +1,7 @@
-"""Keep plans of training steps on this machine, one small file each.
+"""Plans of training steps, one small file each, in the user's cache folder.
 
-The files are in the user's cache folder; a later run of the same script reads them. A file is written whole
-or not at all, so several trainings can share the folder. Nothing here may stop a training: a damaged file is
-not used, a folder that cannot be used is left alone, and ``problem`` says so in one sentence.
+A file is written whole or not at all, so several trainings can share the folder. Nothing here may stop a
+training: ``problem`` says what could not be used.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MOST_BYTES = 32 * 2**20  # a plan of 500 steps takes 3 kB, one of 20,000 steps 1
 
 @dataclass(frozen=True)
 class KeptTrial:
-    """Hold a way to run a step that was tried, and what was measured of it.
+    """A way to run a step that was tried, and what was measured of it.
 
     ``steps``: op indices in the order of execution; None: as TensorFlow runs it by itself. ``peak_bytes``:
     what the allocator held at most; ``least_bytes``: the lowest of the runs' peaks. ``held_bytes`` of them
@@ -48,18 +47,15 @@ class KeptTrial:
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """Hold the plan of one step as it was found, and what was measured.
+    """The plan of one step as it was found; fields that are not named here are as in ``KeptTrial``.
 
-    ``steps``: op indices in the order of execution; None: the step trains plainly.
-    ``peak_bytes``: what the allocator held at most; ``held_bytes`` of them were not the step's own.
-    ``limit_bytes``: the budget; ``limit_words`` say what it is of, where it was not given in bytes.
-    ``over_bytes``: by how much the peak is over the budget. ``rate``: allocated bytes for each requested one;
-    0: not known. ``sentence``: what was said of the plan. ``date``: the day, ISO, UTC. ``measured``: the peak
-    was read off a meter; else it was predicted.
-
-    ``tried`` is all that was measured of the step. ``seconds`` and ``scratch`` (bytes) are those of its ops,
-    if they are known. ``rooms``: bytes for the step alone that a plan was sought for, to the end.
-    ``made_with``: versions, device and settings, by name.
+    ``steps`` is None where the step trains plainly. ``limit_bytes``: the budget; ``limit_words`` say what it
+    is of, where it was not given in bytes. ``over_bytes``: by how much the peak is over the budget. ``rate``:
+    allocated bytes for each requested one; 0: not known. ``sentence``: what was said of the plan. ``date``:
+    ISO, UTC. ``measured``: the peak was read off a meter; else it was predicted. ``tried`` is all that was
+    measured of the step. ``seconds`` and ``scratch`` (bytes) are those of its ops, if they are known.
+    ``rooms``: bytes for the step alone that a plan was sought for, to the end. ``made_with``: versions,
+    device and settings.
     """
 
     steps: tuple[int, ...] | None
@@ -80,9 +76,8 @@ class KeptPlan:
 
 
 class PlanStore:
-    """Store plans in ``folder``, ``most`` files of ``most_bytes``; the longest unused go first.
-
-    ``problem`` is one sentence where a file was damaged or the folder cannot be used, else empty.
+    """At most ``most`` files of ``most_bytes`` in all; the longest unused go first. ``problem``: a sentence,
+    or empty.
     """
 
     def __init__(self, folder: Path, *, most: int = MOST_PLANS, most_bytes: int = MOST_BYTES) -> None:
@@ -91,7 +86,6 @@ class PlanStore:
         self._most, self._most_bytes = most, most_bytes
 
     def look_up(self, key: str) -> KeptPlan | None:
-        """Return the plan that is kept for ``key``; None where there is none."""
         path = self._path(key)
         try:
             if not path.exists():
@@ -141,7 +135,6 @@ class PlanStore:
         return True
 
     def remove(self, key: str) -> None:
-        """Remove what is kept for ``key``. If that cannot be done, say so in ``problem``."""
         try:
             self._path(key).unlink(missing_ok=True)
         except OSError as error:

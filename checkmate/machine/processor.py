@@ -1,4 +1,4 @@
-"""Name the processor; on Linux, Python's ``platform`` does not know it."""
+"""The processor; on Linux, Python's ``platform`` does not know it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class Processor:
 
 @cache
 def this_processor() -> Processor:
-    """Return this machine's processor."""
     name, avx = platform.processor() or platform.machine(), None
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -39,5 +38,4 @@ def this_processor() -> Processor:
 
 
 def processor_name() -> str:
-    """Return the name of this machine's processor."""
     return this_processor().name

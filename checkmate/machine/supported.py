@@ -1,7 +1,6 @@
-"""Tell which TensorFlow and Keras are installed, and what Keras computes with, without importing them.
+"""Which TensorFlow and Keras are installed, and what Keras computes with, without importing them.
 
-The limits are those of ``pyproject.toml``, and ``.ci/nightly`` runs the oldest and the newest. pip keeps to
-them. An environment made in another way is detected here, before TensorFlow takes seconds to load.
+The limits are those of ``pyproject.toml``; an environment that pip did not make is detected here.
 """
 
 from __future__ import annotations
@@ -41,11 +40,6 @@ def why_unsupported() -> str:
 
 
 def require_supported() -> None:
-    """Raise unless the installed TensorFlow and Keras are supported.
-
-    Raises:
-        UnsupportedVersionError: one is not; the hint is the command that repairs it.
-    """
     problem = why_unsupported()
     if problem:
         raise UnsupportedVersionError(f"Checkmate {problem}", hint=_COMMAND)
@@ -60,7 +54,7 @@ def _words(release: tuple[int, int]) -> str:
 
 
 def versions(libraries: Sequence[str]) -> dict[str, str]:
-    """Return the versions of those ``libraries`` (names of the package index) that are installed."""
+    """Names are those of the package index; libraries that are not installed are left out."""
     found = {}
     for name in libraries:
         try:
@@ -71,7 +65,7 @@ def versions(libraries: Sequence[str]) -> dict[str, str]:
 
 
 def keras_backend() -> str:
-    """Return Keras's backend: that of the imported Keras, else ``KERAS_BACKEND``, else of ``keras.json``."""
+    """Return the backend of the imported Keras, else ``KERAS_BACKEND``, else of ``keras.json``."""
     keras = sys.modules.get("keras")
     if keras is not None and hasattr(keras, "config"):
         return str(keras.config.backend())

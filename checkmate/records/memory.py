@@ -1,6 +1,5 @@
-"""Say what TensorFlow recorded about one allocator at one moment.
-
-The moment is when a request failed (from a log), or when most was in use (from a profile).
+"""What TensorFlow recorded about one allocator: when a request failed (from a log), or at its fullest (from a
+profile).
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from enum import StrEnum
 
 
 class Source(StrEnum):
-    """Where a record comes from."""
-
     LOG = "log"
     PROFILE = "profile"
 
@@ -21,9 +18,8 @@ class Source(StrEnum):
 class Cause(StrEnum):
     """Why a request failed, as far as the record tells.
 
-    ``TOO_LARGE``: it is larger than the limit. ``SHORT``: less was free than it needs. ``SPLIT``: enough was
-    free, but in no one piece. ``REFUSED``: the limit left room, but the device gave none. ``UNKNOWN``: the
-    record does not say enough.
+    ``SPLIT``: enough was free, but in no one piece. ``REFUSED``: the limit left room, but the device gave
+    none.
     """
 
     TOO_LARGE = "larger than the limit"
@@ -35,9 +31,9 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class FailedRequest:
-    """The request that failed.
+    """``bytes`` is what the op asked for, rounded where ``about``; ``rounded_bytes`` is the chunk that it
+    needs.
 
-    ``bytes`` is what the op asked for, rounded where ``about``; ``rounded_bytes`` is the chunk that it needs.
     Both are None if the record has the tensor's shape alone, of a dtype without a known size.
     """
 
@@ -51,10 +47,7 @@ class FailedRequest:
 
 @dataclass(frozen=True)
 class Allocations:
-    """What is in use in one layer, or in chunks of one size.
-
-    ``bytes`` counts whole chunks. ``count`` is their number.
-    """
+    """What is in use in one layer, or in chunks of one size: whole chunks."""
 
     name: str
     bytes: int
@@ -63,23 +56,13 @@ class Allocations:
 
 @dataclass(frozen=True)
 class MemoryRecord:
-    """What one allocator held at one moment.
+    """What one allocator held at one moment; None stands for what the record does not tell.
 
-    Attributes:
-        source: the kind of file that it is from.
-        allocator: TensorFlow's name of the allocator; empty if it is not told.
-        asked: the request that failed; None in a profile.
-        limit_bytes: the most that the allocator may fetch.
-        pool_bytes: what it has fetched, in use or free.
-        in_use_bytes: the chunks that are handed out.
-        requested_bytes: what was asked for in those chunks; they are larger because sizes are rounded up.
-        most_bytes: the most that was ever in use.
-        free_bytes, largest_free_bytes: free chunks in the pool, together and the largest.
-        by_layer: what is in use for each layer, largest first; empty if ops are not told.
-        by_size: what is in use by the size of the chunk, largest sum first.
-        curve: (seconds, bytes in use) over a profile, thinned out.
-
-    None stands for what the record does not tell.
+    ``asked``: the request that failed; None in a profile. ``limit_bytes``: the most that the allocator may
+    fetch; ``pool_bytes``: what it has fetched, in use or free. ``requested_bytes``: what was asked for in the
+    chunks in use, which are larger. ``most_bytes``: the most that was ever in use. ``free_bytes`` and
+    ``largest_free_bytes`` are of the pool. ``by_layer`` and ``by_size``: what is in use, largest first; no
+    layers if ops are not told. ``curve``: (seconds, bytes in use) over a profile, thinned out.
     """
 
     source: Source
@@ -98,28 +81,28 @@ class MemoryRecord:
 
     @property
     def untouched_bytes(self) -> int | None:
-        """Return what the allocator could still have fetched."""
+        """What the allocator could still have fetched."""
         if self.limit_bytes is None or self.pool_bytes is None:
             return None
         return max(0, self.limit_bytes - self.pool_bytes)
 
     @property
     def split_bytes(self) -> int | None:
-        """Return what is free outside of the largest free chunk."""
+        """What is free outside of the largest free chunk."""
         if self.free_bytes is None or self.largest_free_bytes is None:
             return None
         return max(0, self.free_bytes - self.largest_free_bytes)
 
     @property
     def needed_bytes(self) -> int | None:
-        """Return the bytes of the chunk that the failed request needs."""
+        """The chunk that the failed request needs."""
         if self.asked is None:
             return None
         return self.asked.rounded_bytes or self.asked.bytes
 
     @property
     def room_bytes(self) -> int | None:
-        """Return what was not in use, within the limit, in whatever pieces."""
+        """What was not in use, within the limit, in whatever pieces."""
         if self.free_bytes is not None and self.untouched_bytes is not None:
             return self.free_bytes + self.untouched_bytes
         if self.limit_bytes is None or self.in_use_bytes is None:
@@ -128,14 +111,13 @@ class MemoryRecord:
 
     @property
     def missing_bytes(self) -> int | None:
-        """Return how many more bytes had to be free; 0 if enough were. It does not matter in what pieces."""
+        """How many more bytes had to be free, in whatever pieces; 0 if enough were."""
         if self.needed_bytes is None or self.room_bytes is None:
             return None
         return max(0, self.needed_bytes - self.room_bytes)
 
     @property
     def cause(self) -> Cause:
-        """Return why the request failed."""
         needed, untouched, largest = self.needed_bytes, self.untouched_bytes, self.largest_free_bytes
         if needed is not None and self.limit_bytes is not None and needed > self.limit_bytes:
             return Cause.TOO_LARGE
@@ -148,14 +130,11 @@ class MemoryRecord:
 
 @dataclass(frozen=True)
 class ReadRecord:
-    """What was read from a file.
+    """What was read from a file: of a log its failures in order, of a profile its allocators, the largest
+    first.
 
-    Attributes:
-        name: the file's name.
-        records: for a log one for each failure, in their order; for a profile one for each allocator, with
-            the largest first.
-        unread: failures or events that were left out, because there are too many.
-        warnings: requests of the log that failed without harm: TensorFlow did without.
+    ``unread``: failures or events that were left out, because there are too many. ``warnings``: requests of
+    the log that failed without harm.
     """
 
     name: str
@@ -165,7 +144,6 @@ class ReadRecord:
 
 
 def by_bytes(found: Mapping[str, tuple[int, int]]) -> tuple[Allocations, ...]:
-    """Return rows of name → (bytes, count), largest first."""
     rows = (Allocations(name, size, count) for name, (size, count) in found.items())
     return tuple(sorted(rows, key=lambda row: (-row.bytes, row.name)))
 
@@ -178,10 +156,8 @@ NO_LAYER = "outside of layers"
 
 
 def layer_of(op: str) -> str:
-    """Return the scopes of ``op`` that may be layers, joined by ``/``.
-
-    An op of the backward pass has the layer of the op that it belongs to. What is in no scope is outside of
-    layers.
+    """Return the scopes of ``op`` that may be layers, joined by ``/``; of a gradient op those of its forward
+    op.
     """
     scopes = [part for part in op.split("/")[:-1] if part and not _AROUND.fullmatch(part)]
     if "gradient_tape" in op and len(scopes) > 1 and _is_op(scopes[-1]):

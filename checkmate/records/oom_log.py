@@ -1,7 +1,7 @@
-"""Read TensorFlow's out-of-memory messages from the lines of a log.
+"""TensorFlow's out-of-memory messages in the lines of a log.
 
 There are two: the dump of its allocator (``bfc_allocator.cc``), and the ``ResourceExhaustedError`` of the op.
-What is around them is ignored, so a whole training log will do. Memory stays bounded however long it is.
+What is around them is ignored. Memory stays bounded however long the log is.
 """
 
 from __future__ import annotations
@@ -166,7 +166,6 @@ class _Log:
             self._begin(MemoryRecord(Source.LOG, "", FailedRequest(size)))
 
     def _complete(self, failure: _Failure, asked: FailedRequest) -> None:
-        """Add to the message of the allocator what the error of the op tells."""
         before = failure.record.asked
         if before is None:
             failure.record = replace(failure.record, asked=asked)
@@ -208,7 +207,6 @@ class _Log:
 
 
 def read_lines(name: str, lines: Iterable[str]) -> ReadRecord:
-    """Return the failures in the ``lines`` of the log ``name``, if any."""
     log = _Log()
     for line in lines:
         log.read(line)
@@ -217,10 +215,7 @@ def read_lines(name: str, lines: Iterable[str]) -> ReadRecord:
 
 
 def _fits(failure: _Failure, asked: FailedRequest, allocator: str) -> bool:
-    """Return whether the op's error is about the failure before it.
-
-    It comes after the dump, and often twice: in the log and in the traceback.
-    """
+    """Return whether the op's error, which comes after the dump and often twice, is about this failure."""
     before = failure.record.asked
     if allocator and failure.record.allocator not in ("", allocator):
         return False

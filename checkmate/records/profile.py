@@ -1,4 +1,4 @@
-"""Find what was in memory at its fullest, from a profile's events."""
+"""What was in memory at its fullest, from a profile's events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ BEFORE = "from before the profile"
 
 
 def records_of(found: Allocators) -> tuple[MemoryRecord, ...]:
-    """Return a record for each allocator, a GPU's first, then the largest."""
     records = [_record(name, events, found.names) for name, events in found.events.items()]
     return tuple(
         sorted(
@@ -55,17 +54,13 @@ def _record(allocator: str, events: Events, names: list[str]) -> MemoryRecord:
 
 
 def _order(events: Events) -> NDArray[np.int64]:
-    """Return the events in the order of time.
-
-    At equal times releases come first: chunks are reused after that.
-    """
+    """Return the events by time. Of equal times releases come first: chunks are reused after that."""
     return np.lexsort((_column(events.sign), _column(events.time_ps)))
 
 
 def _in_use(events: Events, order: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the bytes in use after each event, and its time in seconds.
-
-    The allocator's own sum counts, if it tells one; else what the profile saw is added up.
+    """Return the bytes in use after each event, by the allocator's own sum if it tells one, and its time in
+    seconds.
     """
     time = _column(events.time_ps)[order]
     told = _column(events.in_use)[order]
@@ -78,7 +73,6 @@ def _in_use(events: Events, order: NDArray[np.int64]) -> tuple[NDArray[np.int64]
 
 
 def _alive(events: Events, order: NDArray[np.int64]) -> list[int]:
-    """Return the allocations that are not given back by the last of ``order``."""
     alive: dict[int, int] = {}
     for event in order.tolist():
         if events.sign[event] > 0:

@@ -25,14 +25,14 @@ _NO_MEMORY = "profile again with tf.profiler.experimental.start(logdir), which r
 
 
 def is_record(path: Path) -> bool:
-    """Return whether ``path`` is named like a log or a profile. A folder is one if it holds a profile."""
+    """Whether ``path`` is named like a log or a profile; a folder is one if it holds a profile."""
     if path.is_dir():
         return find_profile(path) is not None
     return path.name.endswith((PROFILE_ENDING, *LOG_ENDINGS))
 
 
 def find_profile(folder: Path) -> Path | None:
-    """Return the newest profile in a log directory; None if there is none.
+    """Return the newest profile in a log directory.
 
     TensorBoard's directories have it in ``plugins/profile/RUN``, and Keras's have that in ``train``.
     """
@@ -44,9 +44,7 @@ def find_profile(folder: Path) -> Path | None:
 
 
 def read_record(path: Path, report: Report = silent, cancelled: Cancelled = never) -> ReadRecord:
-    """Return what a log or a profile says about memory.
-
-    ``path`` is the file, or a log directory with a profile.
+    """Return what a log, a profile, or a log directory with a profile says about memory.
 
     Raises:
         FormatError: it cannot be read, or says nothing about memory. CancelledError: the user stopped it.

@@ -1,7 +1,4 @@
-"""Say what a record tells, and which commands come next.
-
-It is said in words and as data.
-"""
+"""What a record tells, in words and as data, and which commands come next."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ _ASYNC = "TF_GPU_ALLOCATOR=cuda_malloc_async uses an allocator that splits memor
 
 
 def headline(record: MemoryRecord) -> str:
-    """Return what happened, in a sentence without a full stop."""
     where = f" in {record.allocator}" if record.allocator else ""
     if record.source is Source.PROFILE:
         return f"At most {format_bytes(record.in_use_bytes or 0)} was in use{where}"
@@ -29,14 +25,12 @@ def headline(record: MemoryRecord) -> str:
 
 
 def asked_words(asked: FailedRequest) -> str:
-    """Return what was asked for, by which op."""
     size = "A tensor" if asked.bytes is None else format_bytes(asked.bytes)
     tensor = "" if asked.shape is None else f" ({asked.dtype}[{','.join(map(str, asked.shape))}])"
     return f"{size}{tensor}{f' for {asked.op}' if asked.op else ''}"
 
 
 def why(record: MemoryRecord) -> str:
-    """Return why the request failed and what that means, in sentences."""
     needed, limit = record.needed_bytes or 0, record.limit_bytes or 0
     match record.cause:
         case Cause.TOO_LARGE:
@@ -70,7 +64,6 @@ def _largest_piece(record: MemoryRecord) -> int:
 
 
 def facts(record: MemoryRecord) -> list[tuple[str, str]]:
-    """Return (title, figure in words) of everything that is known."""
     found: list[tuple[str, str]] = []
     used = record.in_use_bytes
     if record.asked is not None:
@@ -95,7 +88,6 @@ def facts(record: MemoryRecord) -> list[tuple[str, str]]:
 
 
 def _rounding(record: MemoryRecord) -> str:
-    """Return the bytes lost because sizes are rounded up. A log tells it roughly."""
     if record.requested_bytes is None or not record.in_use_bytes:
         return ""
     lost = max(0, record.in_use_bytes - record.requested_bytes)
@@ -106,27 +98,21 @@ def _rounding(record: MemoryRecord) -> str:
 
 
 def rows(record: MemoryRecord, *, by_size: bool) -> tuple[Allocations, ...]:
-    """Return what is in use by size, or by layer as far as layers are told."""
     return record.by_size if by_size or not record.by_layer else record.by_layer
 
 
 def row_name(row: Allocations) -> str:
-    """Return what a row is called; sizes are numbers of bytes."""
     return f"{int(row.name):,} B each" if row.name.isdecimal() else row.name
 
 
 def why_no_layers(record: MemoryRecord) -> str:
-    """Return why there are no layers; empty if there are."""
     if record.by_layer or not record.by_size:
         return ""
     return "The log does not name the ops that hold memory; a profile does."
 
 
 def next_commands(record: MemoryRecord, model: str = "MODEL", batch: int | None = None) -> list[str]:
-    """Return commands that lead on: look at the step, or make one that fits.
-
-    The budget is the allocator's limit. ``model`` and ``batch``: words to put in for what is not known.
-    """
+    """Return commands that lead on; ``model`` and ``batch`` are put in for what is not known."""
     size = "" if batch is None and model != "MODEL" else f" -b {'BATCH' if batch is None else batch}"
     named = f"{model if model == 'MODEL' else shlex.quote(model)}{size}"
     if record.limit_bytes is None:
@@ -136,7 +122,6 @@ def next_commands(record: MemoryRecord, model: str = "MODEL", batch: int | None 
 
 
 def to_json(reading: ReadRecord) -> dict[str, Any]:
-    """Return all that was read; memory is in bytes, times are in seconds."""
     return {
         "format": "checkmate-memory-record",
         "version": 1,
@@ -160,13 +145,11 @@ def _record_json(record: MemoryRecord) -> dict[str, Any]:
 
 
 def share(row: Allocations, listed: Sequence[Allocations]) -> float:
-    """Return the part of all rows that a row is, from 0 to 1."""
     whole = sum(each.bytes for each in listed)
     return row.bytes / whole if whole else math.nan
 
 
 def left_out(reading: ReadRecord) -> str:
-    """Return what was not read, in a sentence; empty if all was."""
     if not reading.unread:
         return ""
     failed = reading.records[0].source is Source.LOG

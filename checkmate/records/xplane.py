@@ -1,7 +1,6 @@
-"""Read the memory events of a TensorFlow profile (``*.xplane.pb``).
+"""The memory events of a TensorFlow profile (``*.xplane.pb``).
 
-``xplane.proto`` in XLA's repository says what the numbers of the fields mean. Only planes with events of an
-allocator are looked into.
+``xplane.proto`` in XLA's repository says what the numbers of the fields mean.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class WireError(ValueError):
 
 
 def fields(data: Buffer, start: int, end: int) -> Iterator[Field]:
-    """Yield the fields of the message between ``start`` and ``end``.
+    """Yield (number, value, start, end) of each field of the message between ``start`` and ``end``.
 
-    Each is (number, value, start, end). The value of a nested field is 0, and its bytes are between start and
-    end; of others start is end. Fixed numbers are given as unsigned bits.
+    The value of a nested field is 0, and its bytes are between start and end. Fixed numbers are unsigned
+    bits.
 
     Raises:
         WireError: the bytes are no message.
@@ -100,8 +99,8 @@ class Events:
     """The memory events of one allocator, in columns.
 
     ``sign``: 1 for an allocation, -1 for a release. ``op`` is a number of the profile's ``names``.
-    ``in_use``: the allocator's own sum after it. ``fetchable``: what it can fetch or hand out beside that, as
-    it says; -1 if it does not say.
+    ``in_use``: the allocator's own sum after it. ``fetchable``: what it can fetch or hand out beside that;
+    -1: not told.
     """
 
     time_ps: array[int] = field(default_factory=lambda: array("q"))
@@ -118,10 +117,8 @@ class Events:
 
 @dataclass
 class Allocators:
-    """The events of each allocator of a profile.
-
-    ``names``: the names of ops, by their number. ``count``: all events. ``unread``: those beyond the most
-    that are read.
+    """The events of each allocator of a profile; ``names`` of ops, by number; ``unread``: events beyond the
+    most.
     """
 
     count: int = 0
@@ -131,7 +128,7 @@ class Allocators:
     _numbers: dict[str, int] = field(default_factory=lambda: {"": 0})
 
     def number_of(self, name: str) -> int:
-        """Return the number of a name; 0 stands for names beyond the most."""
+        """0 stands for names beyond the most."""
         found = self._numbers.get(name)
         if found is None:
             if len(self.names) >= _MOST_NAMES:
@@ -144,9 +141,9 @@ class Allocators:
 def read_events(
     data: Buffer, heard: Callable[[int], None] = lambda _: None, *, most: int = MOST_EVENTS
 ) -> Allocators:
-    """Return the memory events in the profile ``data``.
+    """Return at most ``most`` memory events of the profile ``data``.
 
-    ``heard`` is told how many bytes were read so far; it may raise to stop. At most ``most`` events are read.
+    ``heard`` is told how many bytes were read so far; it may raise to stop.
 
     Raises:
         WireError: it is no profile.
@@ -200,7 +197,7 @@ def _read_line(
     found: Allocators,
     most: int,
 ) -> None:
-    """Read a thread's events; its time stands before or after them."""
+    """A thread's time stands before or after its events."""
     begin_ps, read = 0, list[tuple[Events, int]]()
     for number, value, start, end in fields(data, *where):
         if number == _LINE_TIME_NS:
@@ -274,13 +271,12 @@ def _append(told: dict[str, int | float | str], sign: int, offset_ps: int, found
 
 
 def _bits(value: int | float | str) -> int:
-    """Return a number that was told; some releases write it as text."""
+    """Some releases write numbers as text."""
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < 21 else 0
     return int(value) if 0 <= value <= _ALL_BITS else 0
 
 
 def _whole(value: int | float | str) -> int:
-    """Return a number of bytes; what is negative counts as 0."""
     bits = _bits(value)
     return min(bits, _LARGEST) if bits <= _MASK else 0

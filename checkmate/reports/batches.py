@@ -1,7 +1,4 @@
-"""Make the section of ``max-batch --json``.
-
-It shows the largest batch, or the largest input, beside the plain step and the known strategies.
-"""
+"""The sections of ``max-batch --json``."""
 
 from __future__ import annotations
 
@@ -14,22 +11,10 @@ from checkmate.units import NONE, format_bytes, format_overhead, format_seconds
 
 
 def one(path: Path, data: Any) -> list[Section]:
-    """Return the section of a ``checkmate-max-batch``.
-
-    Raises:
-        FormatError: a field is missing or wrong.
-    """
     return [_section(Fields(path, data))]
 
 
 def several(path: Path, data: Any) -> list[Section]:
-    """Return the sections of a ``checkmate-max-batches``.
-
-    There is an answer for each model; one without a batch says why.
-
-    Raises:
-        FormatError: a field is missing or wrong.
-    """
     made: list[Section] = []
     for place, told in enumerate(Fields(path, data).get("batches", list)):
         fields = Fields(path, told, f"batches[{place}]")

@@ -29,20 +29,10 @@ ORIGINS = {
 
 
 def frontier(path: Path, data: Any) -> list[Section]:
-    """Return the section of a ``checkmate-frontier``.
-
-    Raises:
-        FormatError: a field is missing or wrong.
-    """
     return [_section(read_curve(path, data))]
 
 
 def frontiers(path: Path, data: Any) -> list[Section]:
-    """Return the sections of a ``checkmate-frontiers``, one per curve.
-
-    Raises:
-        FormatError: a field is missing or wrong.
-    """
     curves = Fields(path, data).get("curves", list)
     return [_section(read_curve(path, told, f"curves[{place}]")) for place, told in enumerate(curves)]
 
@@ -147,13 +137,7 @@ def _strategy(curve: Curve, entry: CurveBaseline) -> tuple[str, ...]:
 
 
 def exploration(path: Path, data: Any) -> list[Section]:
-    """Return the section of a ``checkmate-exploration``.
-
-    Every schedule is replayed.
-
-    Raises:
-        FormatError: as its reader says.
-    """
+    """Every schedule is replayed."""
     saved = exploration_from_json(path, data)
     graph = saved.graph
     points = []
@@ -197,13 +181,6 @@ def exploration(path: Path, data: Any) -> list[Section]:
 
 
 def sweep(path: Path, data: Any) -> list[Section]:
-    """Return the section of a ``checkmate-sweep``.
-
-    ``data``, its first line, is not needed.
-
-    Raises:
-        FormatError: a line is no finished task.
-    """
     entries = list(read_entries(path).values())
     solves = [entry for entry in entries if "status" in entry.data]
     others = [entry for entry in entries if "status" not in entry.data]

@@ -40,15 +40,12 @@ _ENDINGS = (".json", ".json.gz", ".jsonl", ".journal")
 
 
 class NotAResult(FormatError):  # noqa: N818 - the name says what is wrong
-    """Report a file that is not a result of any command. The file itself may be intact."""
+    pass
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Hold all sections in the order of the files.
-
-    ``left_out``: files of folders that are no results, a sentence each.
-    """
+    """``left_out``: files of folders that are no results, a sentence each."""
 
     sections: tuple[Section, ...]
     left_out: tuple[str, ...]
@@ -59,7 +56,6 @@ def gather(paths: Sequence[Path], *, report: Report = silent, cancelled: Cancell
 
     Raises:
         FormatError: a file given by name is no result, a result is damaged, or a folder holds none.
-        CancelledError.
     """
     loaded: list[Loaded] = []
     left_out: list[str] = []
@@ -84,9 +80,8 @@ def gather(paths: Sequence[Path], *, report: Report = silent, cancelled: Cancell
 
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """Yield (file, given by name itself), each once.
-
-    A folder stands for its own files and those of the runs in it.
+    """Yield (file, given by name itself), each once. A folder stands for its own files and those of the runs
+    in it.
     """
     seen: set[Path] = set()
     for given in paths:
@@ -109,11 +104,7 @@ def _may_be(path: Path) -> bool:
 
 
 def load(path: Path) -> Loaded:
-    """Return what is in the file.
-
-    Raises:
-        NotAResult: no command writes such. FormatError: it is damaged, or cannot be read.
-    """
+    """Raise NotAResult where no command writes such a file, FormatError where it is damaged."""
     data = _first_line(path)
     if data is None:
         data = read_json(path)
@@ -135,7 +126,7 @@ def load(path: Path) -> Loaded:
 
 
 def _first_line(path: Path) -> Any:
-    """Return the header of a file of JSON lines. None where it is something else."""
+    """Return the header of a sweep's journal, else None."""
     try:
         with path.open("rb") as file:
             found = json.loads(file.readline(4096))
@@ -145,10 +136,6 @@ def _first_line(path: Path) -> Any:
 
 
 def _sections(group: Sequence[Loaded]) -> list[Section]:
-    """Return the sections of files that belong together.
-
-    A wrong content is reported in a sentence that names the file.
-    """
     path, kind = group[0].path, group[0].kind
     try:
         made = steps.run(group) if kind in RUN else KINDS[kind][1](path, group[0].data)
@@ -179,9 +166,7 @@ def write_page(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> Gathered:
-    """Write the page ``output``; return what is on it.
-
-    It has a section for each of ``results``.
+    """Write the page ``output`` with a section for each of ``results``.
 
     Raises:
         FormatError: a file given by name is no result, or the page cannot be written. UsageError: ``output``
@@ -197,13 +182,7 @@ def write_page(
 
 
 def _require_page(path: Path) -> None:
-    """Refuse to write over another file than a page.
-
-    A slip would lose a result.
-
-    Raises:
-        UsageError: the file is there and is something else. FormatError: it cannot be read.
-    """
+    """Refuse to write over another file than a page: a slip would lose a result."""
     if not path.exists():
         return
     try:

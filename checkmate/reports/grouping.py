@@ -1,7 +1,4 @@
-"""Find out which files belong together.
-
-A report belongs to its schedule, and a schedule to its graph.
-"""
+"""Which files belong together: a report with its schedule, a schedule with its graph."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ REPORT, SCHEDULE, GRAPH = "checkmate-report", "checkmate-schedule", "checkmate-g
 
 @dataclass(frozen=True)
 class Loaded:
-    """Hold one file's content.
-
-    ``kind``: the file's ``format``. ``data``: its JSON; for JSON lines, the first line.
-    """
+    """``kind``: the file's ``format``. ``data``: its JSON; for JSON lines, the first line."""
 
     path: Path
     kind: str
@@ -32,8 +26,7 @@ class Loaded:
 def together(loaded: Sequence[Loaded]) -> list[list[Loaded]]:
     """Return groups of files, in the order of their first file.
 
-    A group is a report with the schedule beside it, a schedule with its graph, or any other file alone. A
-    schedule's graph is one of those given, or one in the same folder.
+    A schedule's graph is one of those given, or one in the same folder.
     """
     groups: list[list[Loaded]] = []
     taken: set[Path] = set()
@@ -60,7 +53,6 @@ def _reports_first(loaded: Sequence[Loaded]) -> list[Loaded]:
 
 
 def _graph_of(schedule: Loaded, graphs: Sequence[Loaded]) -> list[Loaded]:
-    """Return the graph whose fingerprint the schedule states. Empty where there is none."""
     stem = schedule.path.name.split(".")[0]
     near = _beside(schedule.path, ("graph.json", f"{stem}.graph.json", "graph.json.gz"), GRAPH)
     names = [schedule.data.get(name) for name in ("graph_digest", "graph_fingerprint")]
@@ -79,10 +71,6 @@ def _graph_of(schedule: Loaded, graphs: Sequence[Loaded]) -> list[Loaded]:
 
 
 def _beside(path: Path, names: Sequence[str], kind: str) -> list[Loaded]:
-    """Return files of these names and ``kind`` in the same folder.
-
-    The content of a file says what kind it is.
-    """
     found = []
     for name in names:
         other = path.with_name(name)

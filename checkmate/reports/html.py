@@ -1,7 +1,6 @@
 """Self-contained pages in the common style, and the parts of a section.
 
-A page is one HTML text with its style inside, for light and dark. Nothing is fetched. There is no script but
-one that a page brings itself. The texts of a section are plain, and are escaped when drawn.
+Nothing is fetched, and there is no script but one that a page brings itself. Texts are escaped when drawn.
 """
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ from checkmate import __version__
 
 @dataclass(frozen=True)
 class Table:
-    """Hold a table's cells as text.
-
-    ``words``: the columns aligned left. All others are numbers, aligned right.
-    """
+    """``words``: the columns aligned left; all others are numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -31,22 +27,17 @@ class Table:
     def of(
         cls, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = (0,)
     ) -> Table:
-        """Make a table from any sequences. A cell of another type becomes text."""
         return cls(title, tuple(columns), tuple(tuple(map(str, row)) for row in rows), frozenset(words))
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Hold a chart as the text of an SVG file, and what it shows."""
-
     svg: str
     caption: str = ""
 
 
 @dataclass(frozen=True)
 class Note:
-    """Hold sentences, one paragraph each."""
-
     lines: tuple[str, ...]
 
 
@@ -55,11 +46,7 @@ Block = Table | Picture | Note
 
 @dataclass(frozen=True)
 class Section:
-    """Hold one result.
-
-    ``facts``: a short description, under the title. ``cards``: (figure, meaning), the figures that matter
-    most. ``sources``: the files it is from and when they were written.
-    """
+    """One result. ``cards``: (figure, meaning). ``sources``: the files it is from and when they were written."""
 
     title: str
     facts: tuple[str, ...] = ()
@@ -69,11 +56,9 @@ class Section:
 
 
 def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
-    """Return the whole page.
+    """Return the whole page of an HTML ``body``; ``style`` comes after the common one.
 
-    ``title``: plain text. ``body``: HTML. ``style``: CSS of this page alone, after the common one.
-    ``script``: its script elements. The page forbids browsers to fetch or send anything, and to run a script
-    where it has none.
+    The page forbids browsers to fetch or send anything, and to run a script where it has none.
     """
     allowed = "script-src 'unsafe-inline'; " if script else ""
     return (
@@ -87,16 +72,12 @@ def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
 
 
 def cards(found: Iterable[tuple[str, str]]) -> str:
-    """Return large figures, each with its meaning."""
     inside = "".join(f"<div><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>" for a, b in found)
     return f'<div class="cards">{inside}</div>' if inside else ""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Iterable[int] = (0,)) -> str:
-    """Return a table, or nothing where there are no rows.
-
-    The columns ``words`` are aligned left, numbers are aligned right.
-    """
+    """Return a table, or nothing where there are no rows."""
     if not rows:
         return ""
     read = frozenset(words)
@@ -115,10 +96,6 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Iterable
 def sections_page(
     title: str, sections: Sequence[Section], when: datetime, *, left_out: Sequence[str] = ()
 ) -> str:
-    """Return a page with the results one after the other.
-
-    A list of them stands in front where there are several.
-    """
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         _muted(f"Checkmate Explorer {__version__}, {when:%Y-%m-%d %H:%M}"),
@@ -165,10 +142,7 @@ def _muted(text: str) -> str:
 
 
 def inline_svg(svg: str) -> str:
-    """Return an SVG file's text as an element of a page.
-
-    The declaration and the name space are removed: a page implies them.
-    """
+    """Return an SVG file's text as an element of a page, without what a page implies."""
     return re.sub(r'\sxmlns="[^"]*"', "", re.sub(r"^\s*<\?xml[^>]*\?>\s*", "", svg), count=1).strip()
 
 

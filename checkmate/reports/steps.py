@@ -37,13 +37,6 @@ _COLUMNS = (
 
 
 def run(group: Sequence[Loaded]) -> list[Section]:
-    """Return one section of files that belong together.
-
-    They are a report, a schedule, a graph, or several of these.
-
-    Raises:
-        FormatError: one of them has a wrong content.
-    """
     by_kind = {entry.kind: entry for entry in group}
     graph = None
     if graph_file := next((entry for entry in group if entry.kind not in (REPORT, SCHEDULE)), None):
@@ -224,11 +217,6 @@ _JAX_STEPS = (
 
 
 def jax_export(path: Path, data: Any) -> list[Section]:
-    """Return the section of a ``checkmate-jax-export``.
-
-    Raises:
-        FormatError: a field is missing or wrong.
-    """
     told = Fields(path, data)
     ok, calls = told.get("ok", bool), told.get("call", str)
     rows = [(words, *_sizes(Fields(path, told.get(name, dict), name))) for name, words in _JAX_STEPS]

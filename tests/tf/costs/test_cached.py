@@ -40,20 +40,26 @@ def convnet() -> FoldedStep:
     return folded_model("convnet")
 
 
-def machine(others: float) -> LoadMeter:
-    """Return a meter for two cores, ``others`` of them used by other programs. Every run of the step takes
-    the same time."""
-    seconds, clock = itertools.count(), itertools.count()
+class Metered(LoadMeter):
+    """A meter for two cores, ``others`` of them used by other programs; every run takes the same time."""
 
-    def read() -> CpuTimes:
-        at = float(next(seconds))
-        return CpuTimes(at, everyone=at * (others + 1.0), own=at)
+    def __init__(self, others: float) -> None:
+        self.cores, self._others = 2, others
+        self._seconds, self._clock = itertools.count(), itertools.count()
 
-    return LoadMeter(read=read, clock=lambda: 0.01 * next(clock), wait=lambda _: None, cores=2)
+    def read(self) -> CpuTimes:
+        at = float(next(self._seconds))
+        return CpuTimes(at, everyone=at * (self._others + 1.0), own=at)
+
+    def clock(self) -> float:
+        return 0.01 * next(self._clock)
+
+    def wait(self, seconds: float) -> None:
+        pass
 
 
 def profiled(folded: FoldedStep, store: CostStore, *, others: float = 0.0, **options: object) -> FoldedStep:
-    costs = CostOptions("measured", store=store, meter=machine(others), **options)
+    costs = CostOptions("measured", store=store, meter=Metered(others), **options)
     return fresh.with_costs(folded, costs, report=silent, cancelled=never)
 
 
@@ -245,7 +251,7 @@ def test_a_measuring_process_starts_only_on_a_quiet_machine(
 
     monkeypatch.setattr(fresh, "run_task", run_task)
     request = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
-    costs = CostOptions("measured", store=store, meter=machine(others))
+    costs = CostOptions("measured", store=store, meter=Metered(others))
     graph = fresh.with_costs(folded, costs, request=request, report=silent, cancelled=never).graph
     assert len(started) == (others == 0.0)
     assert graph.base_cost == pytest.approx(folded.graph.n * (1.0 if others else 0.5))

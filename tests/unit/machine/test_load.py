@@ -25,8 +25,15 @@ QUIET = {"load": 0.05, "cores": 2, "spread": 0.03, "doubtful_ops": 0, "doubtful_
 BUSY = {"load": 1.4, "cores": 2, "spread": 0.18, "doubtful_ops": 8, "doubtful_share": 1.0}
 
 
-def moments(*of: tuple[float, float, float]) -> Iterator[CpuTimes]:
-    return (CpuTimes(*each) for each in of)
+class Metered(LoadMeter):
+    def __init__(self, *moments: tuple[float, float, float]) -> None:
+        self.cores, self._moments, self.waited = 2, iter(moments), list[float]()
+
+    def read(self) -> CpuTimes:
+        return CpuTimes(*next(self._moments))
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
 
 
 @pytest.mark.parametrize(
@@ -42,17 +49,14 @@ def moments(*of: tuple[float, float, float]) -> Iterator[CpuTimes]:
 def test_load_is_the_cpu_time_of_others_between_two_moments(
     later: tuple[float, float, float], load: float
 ) -> None:
-    read = moments((0.0, 10.0, 3.0), later)
-    meter = LoadMeter(read=lambda: next(read), cores=2)
+    meter = Metered((0.0, 10.0, 3.0), later)
     assert meter.load_since(meter.read()) == pytest.approx(load)
 
 
 @pytest.mark.parametrize(("others", "quiet"), [(0.0, True), (0.1, True), (0.5, False)])
 def test_load_is_measured_over_a_while_and_not_in_an_instant(others: float, quiet: bool) -> None:
-    waited: list[float] = []
-    read = moments((0.0, 10.0, 3.0), (0.5, 10.0 + others, 3.0))
-    meter = LoadMeter(read=lambda: next(read), wait=waited.append, cores=2)
-    assert meter.is_quiet() is quiet and waited == [0.5]
+    meter = Metered((0.0, 10.0, 3.0), (0.5, 10.0 + others, 3.0))
+    assert meter.is_quiet() is quiet and meter.waited == [0.5]
 
 
 def test_cpu_times_only_grow() -> None:
@@ -67,8 +71,7 @@ def test_a_system_that_does_not_say_looks_quiet(monkeypatch: pytest.MonkeyPatch)
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("psutil.cpu_times", refuse)
-    meter = LoadMeter(wait=lambda _: None)
-    assert this_moment().everyone == 0.0 and meter.is_quiet()
+    assert this_moment().everyone == 0.0 and LoadMeter().is_quiet()
 
 
 def test_doubt() -> None:
