@@ -1,7 +1,4 @@
-"""Options that several commands share, and the values that their texts mean.
-
-A wrong text becomes argparse's one-sentence error.
-"""
+"""Options that several commands share, and the values that their texts mean."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of 
 
 
 def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make ``convert`` the type of an option. Its ValueError becomes argparse's error."""
+    """Make ``convert``'s ValueError argparse's one-sentence error."""
 
     def converted(text: str) -> Any:
         try:
@@ -48,7 +45,6 @@ overhead: Callable[[str], float] = typed(parse_overhead)
 
 @typed
 def fixed_budget(text: str) -> int:
-    """Return the bytes of a budget that states them itself."""
     parsed = parse_budget(text)
     if parsed.bytes_ is None:
         raise ValueError(f"{text!r} depends on the batch; write the budget as a size, like 16GiB")
@@ -57,7 +53,6 @@ def fixed_budget(text: str) -> int:
 
 @typed
 def positive(text: str) -> int:
-    """Return a whole number of at least 1."""
     if _whole(text) < 1:
         raise ValueError(f"{text!r} is not a whole number of at least 1")
     return int(text)
@@ -65,7 +60,6 @@ def positive(text: str) -> int:
 
 @typed
 def seconds(text: str) -> float:
-    """Return a time limit in seconds."""
     value = _number(text)
     if not 0 < value < 1e9:
         raise ValueError(f"{text!r} is not a number of seconds")
@@ -74,7 +68,6 @@ def seconds(text: str) -> float:
 
 @typed
 def fraction(text: str) -> float:
-    """Return a gap: at least 0, less than 1."""
     value = _number(text)
     if not 0 <= value < 1:
         raise ValueError(f"{text!r} is not a fraction; write it like 0.01")
@@ -94,12 +87,11 @@ def _number(text: str) -> float:
 
 @typed
 def shape(text: str) -> tuple[int, ...]:
-    """Return an input's shape without the batch."""
     return parse_shape(text)
 
 
 def bundled_or_given(text: str) -> str:
-    """Return the file of the bundled graph called ``text``. Any other text is returned as it is."""
+    """Return the file of the bundled graph called ``text``; any other text as it is."""
     from checkmate.catalog.bundled import find_graph
 
     return text if Path(text).exists() else str(find_graph(text) or text)
@@ -107,7 +99,6 @@ def bundled_or_given(text: str) -> str:
 
 @typed
 def device(text: str) -> str:
-    """Return where the step runs: ``cpu``, or one of the GPUs."""
     if not is_device(text):
         raise ValueError(f"{text!r} is not a device; write cpu, gpu or gpu:1")
     return text
@@ -115,7 +106,6 @@ def device(text: str) -> str:
 
 @typed
 def window_size(text: str) -> tuple[int, int]:
-    """Return width and height in pixels."""
     width, _, height = text.lower().partition("x")
     if _whole(width) < 1 or _whole(height) < 1:
         raise ValueError(f"{text!r} is not a window size; write it like 1600x1000")
@@ -123,7 +113,6 @@ def window_size(text: str) -> tuple[int, int]:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add a model and the options of its trace."""
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -143,7 +132,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_target(
     parser: argparse.ArgumentParser, default: str = "XLA for a model compiled with jit_compile=True"
 ) -> None:
-    """Add what runs the step; ``default`` says what does without it."""
+    """``default`` says what does without it."""
     parser.add_argument(
         "--target",
         choices=[target.value for target in Target],
@@ -152,7 +141,6 @@ def add_target(
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a trace, except the batch."""
     parser.add_argument(
         "--loss", help="Keras loss (default: the model's own, else chosen by its outputs' activations)"
     )
@@ -171,7 +159,6 @@ def add_training(parser: argparse.ArgumentParser) -> None:
 
 
 def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
-    """Add the choice of the solver and its options."""
     parser.add_argument(
         "--solver", default="auto", help="the solver, see: checkmate list solvers (default auto)"
     )
@@ -191,13 +178,11 @@ def add_solver(parser: argparse.ArgumentParser, *, limit_s: float) -> None:
 
 
 def add_resources(parser: argparse.ArgumentParser) -> None:
-    """Add the options on cores and on the seed."""
     parser.add_argument("--workers", type=positive, default=1, help="use at most this many cores (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="seed for all random choices (default 0)")
 
 
 def model_request(options: argparse.Namespace, model: str = "") -> ModelRequest:
-    """Return the request from the options of ``add_model``; ``model`` takes the place of their model."""
     from checkmate.arguments import request_of
 
     return request_of(
@@ -214,7 +199,6 @@ def model_request(options: argparse.Namespace, model: str = "") -> ModelRequest:
 
 
 def solve_options(options: argparse.Namespace) -> SolveOptions:
-    """Return the solve options from the options of ``add_solver``."""
     from checkmate.solvers.problem import SolveOptions
 
     return SolveOptions(
@@ -228,7 +212,7 @@ def solve_options(options: argparse.Namespace) -> SolveOptions:
 
 
 def search_options(options: argparse.Namespace) -> SolveOptions:
-    """Return the solve options from the limits; --gap and --moves count where a command has them."""
+    """--gap and --moves count where a command has them."""
     from checkmate.solvers.problem import SolveOptions
 
     return SolveOptions(
@@ -268,22 +252,19 @@ def add_command(
 
 
 def add_graph(parser: argparse.ArgumentParser) -> None:
-    """Add the graph that a command is about."""
     parser.add_argument("graph", type=Path, metavar="G.json", help=GRAPH_HELP)
 
 
 def add_time_limit(parser: argparse.ArgumentParser, limit_s: float, what: str) -> None:
-    """Add --time-limit. ``what``: what takes the seconds."""
+    """``what``: what takes the seconds."""
     parser.add_argument("--time-limit", type=seconds, default=limit_s, help=f"{what} (default {limit_s:g})")
 
 
 def add_max_overhead(parser: Any, help: str) -> None:
-    """Add --max-overhead, a fraction; infinite for any."""
     parser.add_argument("--max-overhead", type=overhead, metavar="X", help=help)
 
 
 def add_reserve(parser: argparse.ArgumentParser) -> None:
-    """Add the bytes of each card that are not there for a step."""
     parser.add_argument(
         "--reserve",
         type=size_in_bytes,
@@ -294,7 +275,6 @@ def add_reserve(parser: argparse.ArgumentParser) -> None:
 
 
 def add_costs(parser: argparse.ArgumentParser) -> None:
-    """Add how the costs of ops are found, and whether they are measured again."""
     add = parser.add_argument
     add(
         "--costs",
@@ -310,10 +290,7 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True) -> None:
-    """Add the options of a sweep: --engine, --jobs, --journal and, where ``moves``, --moves.
-
-    ``why``: what running several tasks at once does to this command.
-    """
+    """``why``: what running several tasks at once does to this command."""
     from checkmate.sweeps.engine import parse_engine
 
     add = parser.add_argument_group("sweeps", why).add_argument
@@ -346,18 +323,12 @@ def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True)
 
 
 def wants_engine(options: argparse.Namespace) -> bool:
-    """Return whether an option that needs an engine is given."""
     return bool(options.engine or options.jobs or options.journal)
 
 
 @contextmanager
 def opened_sweep(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[tuple[Pool, Journal | None]]:
-    """Yield the engine and the journal asked for. With a journal alone, one process runs at a time.
-
-    Raises:
-        EngineUnavailableError: the engine is not there. FormatError, UsageError: the journal cannot be
-        used.
-    """
+    """Yield the engine and the journal asked for. With a journal alone, one process runs at a time."""
     from checkmate.sweeps.engine import Engine, open_pool
     from checkmate.sweeps.journal import open_journal
 
@@ -371,13 +342,9 @@ def opened_sweep(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[
 
 
 def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:
-    """Raise where --moves is given but cannot decide when to stop.
+    """Raise UsageError where --moves is given but cannot decide when to stop.
 
-    That is so where no solver counts moves, or where one searches until its time is up and does not count
-    them.
-
-    Raises:
-        UsageError: it cannot.
+    That is so where no solver counts moves, or where one searches until its time is up.
     """
     from checkmate.solvers.problem import SolverFeature
     from checkmate.solvers.registry import find_solver

@@ -1,8 +1,3 @@
-"""Parse the command line and run its command.
-
-Each command is a module of ``checkmate.cli.commands``, and ``build_parser`` names all of them.
-"""
-
 from __future__ import annotations
 
 import argparse
@@ -38,10 +33,7 @@ from checkmate.terminal import Interrupt, without_native_chatter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    The codes are those of ``reliability.md``: 0, 1, 2, 3, 4, 5 or 130.
-    """
+    """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = build_parser().parse_args(given or ["--help"])
@@ -84,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _interrupted_by(interrupt: Interrupt) -> Iterator[None]:
-    """Treat any error after Ctrl-C as the interrupt. Libraries may turn it into an error of their own."""
+    """Treat any error after Ctrl-C as the interrupt: libraries may turn it into an error of their own."""
     try:
         yield
     except Exception as error:
@@ -119,7 +111,6 @@ def _failed(options: argparse.Namespace, message: str, hint: str, code: int, det
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
     parser = Parser(
         prog="checkmate",
         description="Explore, solve and export rematerialized training steps of Keras models.",

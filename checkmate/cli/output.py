@@ -1,5 +1,3 @@
-"""What several commands print, and the exit codes of their answers."""
-
 from __future__ import annotations
 
 import json
@@ -23,38 +21,30 @@ _EXIT_CODES = {
 
 
 def show(as_json: bool, facts: Mapping[str, Any], text: str) -> None:
-    """Print ``facts`` as one JSON object, or ``text``."""
     emit(json.dumps(facts, ensure_ascii=False, default=str) if as_json else text)
 
 
 def solve_exit_code(status: SolveStatus) -> ExitCode:
-    """Return the exit code for a solve with this status."""
     return _EXIT_CODES[status]
 
 
 def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
-    """Return counts, the ends of the budget range and the device.
-
-    ``detailed`` adds the reachable minimum and what is alive at the peak.
-    """
+    """``detailed`` adds the reachable minimum and what is alive at the peak."""
     from checkmate.planning import graph_info
 
     return graph_info.graph_info(graph).to_json() if detailed else graph_info.graph_facts(graph)
 
 
 def target_words(graph: Graph) -> str:
-    """Return that XLA is to compile the step, or nothing."""
     return ", for XLA" if graph.runner.compiled else ""
 
 
 def fit_exit_code(*, fits: bool, refuted: bool) -> ExitCode:
-    """Return the exit code where something fits, it is proved that nothing does, or neither is known."""
     if fits:
         return ExitCode.DONE
     return ExitCode.INFEASIBLE if refuted else ExitCode.NO_SCHEDULE
 
 
 def interrupted(kept: str = "what was found so far is kept") -> ExitCode:
-    """Say that Ctrl-C ended a command, and what is ``kept``; return its exit code."""
     complain(f"interrupted; {kept}", "")
     return ExitCode.INTERRUPTED

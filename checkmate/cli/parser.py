@@ -1,7 +1,4 @@
-"""Parse arguments, and say what may have been meant by a wrong one.
-
-Errors are one sentence each, without argparse's block of usage.
-"""
+"""Argument errors of one sentence each, without argparse's block of usage."""
 
 from __future__ import annotations
 
@@ -20,8 +17,6 @@ _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<choic
 
 
 class Parser(argparse.ArgumentParser):
-    """Report a wrong argument as an error with a way out."""
-
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._has_commands = False
@@ -29,18 +24,13 @@ class Parser(argparse.ArgumentParser):
         vars(self)["_negative_number_matcher"] = _NEGATIVE
 
     def add_subparsers(self, **options: Any) -> Any:
-        """Add commands, as ``argparse`` does."""
         self._has_commands = True
         return super().add_subparsers(**options)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, and refuse options that this command does not have.
+        """Refuse options that this command does not have, before it asks for a missing argument.
 
-        The command itself refuses them: the parser above it would point to the help of all commands. It does
-        so before it asks for a missing argument, because that may be what was mistyped.
-
-        Raises:
-            UsageError: an option is unknown, or as ``argparse`` finds.
+        The command itself refuses them: the parser above it would point to the help of all commands.
         """
         given = list(sys.argv[1:] if args is None else args)
         if not self._has_commands:

@@ -1,7 +1,4 @@
-"""What ``profile``, ``run``, ``export`` and ``verify`` print.
-
-Each number says whether it is measured, predicted or XLA's.
-"""
+"""What ``profile``, ``run``, ``export`` and ``verify`` print."""
 
 from __future__ import annotations
 
@@ -30,7 +27,6 @@ _XLA = "read from XLA's compiled step"
 
 
 def profile_text(graph: Graph, path: Path) -> str:
-    """Return what ``profile`` prints."""
     facts = graph_facts(graph)
     batch = f", batch {graph.batch_size}" if graph.batch_size else ""
     notes = [f"note: {note}" for note in graph.origin.notes]
@@ -70,7 +66,6 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[str]:
 
 
 def report_text(found: VerificationReport, directory: Path | None) -> str:
-    """Return what ``verify``, ``export`` and ``run`` print."""
     metered = found.runner.metered
     batch = f", batch {found.batch_size}" if found.batch_size or metered else ""
     return "\n".join(
@@ -99,7 +94,7 @@ def _how_to_train(found: VerificationReport, directory: Path) -> str:
 
 
 def _python() -> str:
-    """Return how a shell in this folder starts the Python that runs this program."""
+    """How a shell in this folder starts the Python that runs this program."""
     found = shutil.which("python")
     if found and os.path.dirname(found) == os.path.dirname(sys.executable):
         return "python"
@@ -126,11 +121,7 @@ def _measured_lines(found: VerificationReport) -> list[str]:
 
 
 def _gradient_lines(found: VerificationReport) -> list[str]:
-    """Return how what was compared differs from the plain step's.
-
-    That is the gradients, or of a step of the user's own what it comes to. The batch is named where it is not
-    the step's own.
-    """
+    """The batch is named where it is not the step's own."""
     gradients, loss = found.gradients, found.loss
     own = gradients.get("compared", "gradients") != "gradients"
     if gradients["equal"] is None:
@@ -167,10 +158,7 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
 
 
 def _predicted(seconds: Mapping[str, float | None]) -> str:
-    """Return the predicted seconds for today.
-
-    Where the machine's speed was different on the day of the profile, that prediction is returned too.
-    """
+    """Where the machine's speed was different on the day of the profile, that prediction is said too."""
     profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
     if profiled is None or today is None or not is_other_pace(today / profiled if profiled else 1.0):
         return format_seconds(profiled if today is None else today, none="not known")

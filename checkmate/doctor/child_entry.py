@@ -1,9 +1,8 @@
-"""Do what may crash, in a process of its own.
+"""What may crash, in a process of its own: ``python -m checkmate.doctor.child_entry WHAT``.
 
-Started by ``checkmate doctor`` as ``python -m checkmate.doctor.child_entry WHAT``: ``tensorflow``, ``import
-NAME…``, or ``prove TASK PROGRESS FOLDER``. Results go to standard output: ``checkmate.processes.stages``.
-TASK has a ``request`` and a ``share`` of the plain step's measured peak; the result is ``{"report": …}``, or
-``{"error": …, "trace": …}``. The file PROGRESS holds the current activity.
+WHAT is ``tensorflow``, ``import NAME…``, or ``prove TASK PROGRESS FOLDER``. TASK has a ``request`` and a
+``share`` of the plain step's measured peak; the result is ``{"report": …}``, or ``{"error": …, "trace": …}``.
+The file PROGRESS holds the current activity.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ _SOLVE_S = 5.0
 
 
 def main(what: str, *arguments: str) -> None:
-    """Do it, tell the results, and end the process."""
     end_with_parent()
     tell = Teller()
     if what == "import":

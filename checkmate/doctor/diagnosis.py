@@ -1,5 +1,3 @@
-"""The values of the doctor: facts about this machine, and the lines made from them."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -75,7 +73,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts. ``environment``: the variables that decide how the libraries run, where they are set."""
+    """``environment``: the variables that decide how the libraries run, where they are set."""
 
     host: Host
     version: str
@@ -106,10 +104,8 @@ class PartState(Enum):
 
 @dataclass(frozen=True)
 class Line:
-    """The state of one part.
-
-    ``name`` is for programs, the same on every machine. ``mend``: what to do, a command where there is one.
-    ``needed``: the main job cannot run while this part is missing.
+    """``mend``: what to do, a command where there is one. ``needed``: the main job cannot run while this part
+    is missing.
     """
 
     name: str
@@ -129,8 +125,6 @@ class Line:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the machine or a library; makes its line in one of the three states."""
-
     name: str
     title: str
     needed: bool = False
@@ -147,15 +141,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All lines in reading order, the ``seconds`` that looking took, and the facts."""
-
     lines: tuple[Line, ...]
     seconds: float
     facts: dict[str, Any]
 
     @property
     def ok(self) -> bool:
-        """Return whether the main job can run: to profile, solve, measure and export."""
+        """Whether the main job can run: to profile, solve, measure and export."""
         return not any(line.blocks for line in self.lines)
 
     @property
@@ -169,7 +161,6 @@ class Diagnosis:
         return f"The main job ({job}) can run here.{rest}"
 
     def text(self) -> str:
-        """Return the lines as plain text, to paste anywhere."""
         found = []
         for line in self.lines:
             found.append(f"{line.state.value:8}{line.title:13}{line.text}")

@@ -1,5 +1,3 @@
-"""Turn facts into lines: what each fact means, and how to fix it."""
-
 from __future__ import annotations
 
 import os
@@ -22,7 +20,6 @@ WINDOW = Part("window", "Window")
 
 
 def diagnose(facts: Facts, seconds: float) -> Diagnosis:
-    """Return all lines on ``facts``, in the order to read them."""
     host = facts.host
     lines = (
         PYTHON.ok(f"{host.python} on {host.system}; Checkmate Explorer {facts.version}."),
@@ -137,7 +134,6 @@ _REINSTALL_QT = _reinstall("PySide6-Essentials")
 
 
 def window_line(probe: Probe, environment: Mapping[str, str]) -> Line:
-    """Return the line on the window, which the main job does not need."""
     for stage, what in (("qt", "Qt"), ("widgets", "Qt"), ("plotting", "pyqtgraph")):
         if stage in probe.errors:
             return _not_imported(what, probe.errors[stage])

@@ -1,7 +1,4 @@
-"""Gather the facts about this machine without importing what may be broken.
-
-What may crash or hang runs in child processes with a time limit, all at once.
-"""
+"""The facts about this machine; what may crash or hang runs in child processes, all at once."""
 
 from __future__ import annotations
 
@@ -59,9 +56,7 @@ _CHILD = "checkmate.doctor.child_entry"
 
 
 def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelled) -> Facts:
-    """Gather the facts of this machine.
-
-    A child that takes longer than ``limit_s`` is stopped; that is a fact too.
+    """A child that takes longer than ``limit_s`` is stopped; that is a fact too.
 
     Raises:
         CancelledError: the user cancelled; the children are gone.
@@ -128,7 +123,6 @@ def _joined(one: Probe, other: Probe) -> Probe:
 
 
 def host_here() -> Host:
-    """Return the facts of this computer and its Python, now."""
     memory = psutil.virtual_memory()
     processor = this_processor()
     try:
@@ -153,7 +147,6 @@ _CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*([\d.]+)")
 
 
 def nvidia_here() -> Nvidia:
-    """Return the cards that ``nvidia-smi`` lists, or why it lists none."""
     if shutil.which("nvidia-smi") is None:
         return Nvidia(installed=False)
     listed, problem = ask_for_table(_CARD, limit_s=_NVIDIA_S)
@@ -165,7 +158,6 @@ def nvidia_here() -> Nvidia:
 
 
 def cards_of(listed: str) -> tuple[ListedCard, ...]:
-    """Return the cards in the table that ``nvidia-smi`` printed."""
     return tuple(
         ListedCard(
             row["name"],
@@ -180,12 +172,12 @@ def cards_of(listed: str) -> tuple[ListedCard, ...]:
 
 
 def libraries_here() -> tuple[Library, ...]:
-    """Return the libraries that the installed program requires; none in a bare checkout."""
+    """None in a bare checkout."""
     return tuple(_wanted_by("checkmate-explorer", extra=""))
 
 
 def cuda_packages_here() -> tuple[Library, ...]:
-    """Return the CUDA packages that the installed TensorFlow requires; none where that is not known."""
+    """None where TensorFlow does not require them by name."""
     return tuple(_wanted_by("tensorflow", extra="and-cuda"))
 
 
@@ -212,7 +204,7 @@ def _wanted_by(package: str, *, extra: str) -> Iterator[Library]:
 
 
 def folders_here(sessions: str | None) -> tuple[Folder, ...]:
-    """Return the caches, the saved explorations (where known) and the temporary files."""
+    """``sessions``: the saved explorations, where known."""
     found = [
         folder_at("cost-cache", "Cost cache", default_path().parent),
         folder_at("plan-cache", "Plan cache", plans_folder()),
@@ -238,7 +230,7 @@ def _kernels() -> Folder:
 
 
 def folder_at(name: str, title: str, path: Path, *, note: str = "", counted: bool = True) -> Folder:
-    """Return the facts about ``path``, which may not exist; ``counted``: with the sizes of its files."""
+    """``counted``: with the sizes of its files."""
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.exists(folder))
     problem = "" if there.is_dir() else f"{there} is a file, not a folder"
     if not problem:

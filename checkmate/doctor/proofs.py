@@ -1,4 +1,4 @@
-"""Take small networks of each kind through all stages, each in a process of its own, which may crash."""
+"""Small networks of each kind through all stages, each in a process of its own, which may crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHILD = "checkmate.doctor.child_entry"
 
 @dataclass(frozen=True)
 class ProofNetwork:
-    """A small network of one kind. ``share``: its budget, as a share of the plain step's measured peak."""
+    """``share``: its budget, as a share of the plain step's measured peak."""
 
     kind: str
     request: ModelRequest
@@ -41,11 +41,8 @@ NETWORKS: tuple[ProofNetwork, ...] = (
 
 @dataclass(frozen=True)
 class Proof:
-    """Hold the outcome of one network.
-
-    ``report``: the run's report, as ``checkmate-report`` has it; None where the run did not get that far.
-    ``error``: the error that ended it, in one sentence; ``trace``: the traceback or the end of the log.
-    ``seconds``: how long it took.
+    """``report``: as ``checkmate-report`` has it; None where the run did not get that far. ``trace``: the
+    traceback or the end of the log.
     """
 
     kind: str
@@ -58,7 +55,7 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """Return whether the network passed. Its gradients must be equal and its peak within the budget."""
+        """Gradients must be equal and the peak within the budget."""
         return self.report is not None and bool(self.report["ok"])
 
     @property
@@ -81,8 +78,7 @@ def prove(
 ) -> tuple[Proof, ...]:
     """Profile, solve, measure, verify, export and reload each network within ``limit_s`` seconds in all.
 
-    ``done`` receives each proof as soon as it is there. A network's failure is in its proof, never raised
-    here.
+    A network's failure is in its proof, never raised here.
 
     Raises:
         CancelledError: the user cancelled; the processes are gone.

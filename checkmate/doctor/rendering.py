@@ -1,7 +1,4 @@
-"""Show the doctor's lines and proofs: tables for a terminal, and the report of ``doctor --prove``.
-
-The report is one Markdown file to attach to a bug report, with the same facts as JSON at its end.
-"""
+"""The doctor's lines and proofs: tables for a terminal, and the Markdown report of ``doctor --prove``."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ _MOST_WIDTH = 120  # longer lines are hard to read
 
 
 def lines_on_screen(diagnosis: Diagnosis, stream: TextIO) -> str:
-    """Return the lines as a table as wide as ``stream``. It is in colour where ``stream`` is a terminal."""
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -55,7 +51,6 @@ def _can_draw(sign: str) -> bool:
 
 
 def proofs_on_screen(proofs: Sequence[Proof], stream: TextIO) -> str:
-    """Return the outcome of each network as a table."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for title in ("network", "budget", "predicted", "measured", "gradients", "took"):
         table.add_column(title, no_wrap=True)
@@ -115,7 +110,7 @@ def _gradients(found: Mapping[str, Any]) -> str:
 
 
 def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) -> str:
-    """Return the page, with ``~`` for the user's home folder, so that a bug report shows no user's name."""
+    """``~`` stands for the user's home folder, so that a bug report shows no user's name."""
     data = {**diagnosis.to_json(), "networks": [proof.to_json() for proof in proofs]}
     lines = [
         "# What this machine can do",

@@ -1,5 +1,3 @@
-"""Turn facts into the lines on TensorFlow, Keras, the GPU, and what a training step needs."""
-
 from __future__ import annotations
 
 import re
@@ -31,7 +29,6 @@ _WHERE = {
 
 
 def tensorflow_line(facts: Facts) -> Line:
-    """Return the line on TensorFlow itself."""
     probe = facts.tensorflow
     version = probe.found.get("tensorflow", {}).get("version", "")
     if probe.crashed:
@@ -80,7 +77,7 @@ _UPGRADE_KERAS = "pip install --upgrade keras"
 
 
 def keras_line(probe: Probe) -> Line | None:
-    """Return the line on Keras; None where it was not looked at."""
+    """None where it was not looked at."""
     error, found = probe.errors.get("keras"), probe.found.get("keras", {})
     if error is None and not found:
         return None
@@ -103,7 +100,6 @@ def keras_line(probe: Probe) -> Line | None:
 
 
 def step_lines(facts: Facts) -> list[Line]:
-    """Return the lines on what a step needs that was looked at: kernels, meter, profiler, XLA."""
     probe = facts.tensorflow
     lines = []
     if "settings" in probe.found:
@@ -179,13 +175,13 @@ _NO_ROOM = re.compile("CUDA_ERROR_OUT_OF_MEMORY|out of memory")
 
 
 def missing_libraries(log: str) -> tuple[str, ...]:
-    """Return the libraries that TensorFlow's log reports as not found. They are in the log's order."""
+    """In the order of TensorFlow's log."""
     found = [*_NOT_LOADED.findall(log), *_NOT_OPENED.findall(log)]
     return tuple(name for name in dict.fromkeys(found) if not name.startswith(_TENSORRT))
 
 
 def gpu_line(facts: Facts) -> Line:
-    """Say what the driver sees, what TensorFlow sees, and what prevents the GPU's use. It is never needed."""
+    """It is never needed."""
     seen = facts.tensorflow.found.get("gpus")
     if seen:
         return _usable(facts, seen)
@@ -203,7 +199,6 @@ def gpu_line(facts: Facts) -> Line:
 
 
 def _usable(facts: Facts, seen: list[dict[str, object]]) -> Line:
-    """Describe the first GPU that TensorFlow sees, since steps are measured on it."""
     cards = facts.nvidia.cards
     name = str(seen[0]["name"])
     error = facts.tensorflow.errors.get("settings", "")
@@ -238,7 +233,7 @@ def _driver(nvidia: Nvidia) -> Line:
 
 
 def _unseen(facts: Facts, name: str) -> Line:
-    """Say why TensorFlow does not see a card: the most frequent failure. Reasons are tried in order."""
+    """Reasons are tried in order of frequency."""
     hidden = facts.environment.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and (not hidden.strip() or hidden.strip().startswith("-")):
         return GPU.limited(

@@ -19,7 +19,7 @@ _SWATCH = 24  # pixels a side
 
 
 def require_animation(path: Path) -> str:
-    """Return the kind of picture that ``path`` names, as Pillow calls it; raise UsageError where it is none."""
+    """Return the kind of picture that ``path`` names, as Pillow calls it, or raise UsageError."""
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise UsageError(

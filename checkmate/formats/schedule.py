@@ -24,7 +24,7 @@ FORMAT, VERSION = "checkmate-schedule", 1
 
 
 def result_to_json(graph: Graph, result: SolveResult) -> dict[str, Any]:
-    """``graph_fingerprint`` is the one that the graph's file states, ``graph_digest`` the one computed here."""
+    """``graph_fingerprint`` is what the graph's file states, ``graph_digest`` the one computed here."""
     return {
         "format": FORMAT,
         "version": VERSION,

@@ -1,11 +1,10 @@
 """The largest batch whose schedule fits a budget at a limited extra cost.
 
 Sizes grow with the batch (``checkmate.largest.scaling``). So a schedule that fits at one batch fits at every
-smaller one, and a proof that none fits at one batch holds for every larger one. The search narrows the
-batches in between: baselines and greedy come first, then the solver ``auto``. It asks at one batch after
-another: "is there a schedule within the cost at this batch?" (``checkmate.solvers.portfolio.least_memory``).
-Every schedule is tried at all batches, and is where later questions start from. The default extra cost is the
-paper's: one extra forward pass (Jain et al. 2020, section 6.4).
+smaller one, and a proof that none fits at one batch holds for every larger one. Baselines and greedy come
+first, then the solver ``auto`` in between. Every schedule is tried at all batches, and is where later
+questions start from. The default extra cost is the paper's: one extra forward pass (Jain et al. 2020, section
+6.4).
 """
 
 from __future__ import annotations
@@ -44,17 +43,15 @@ from checkmate.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class MaxBatch:
-    """The largest batch that was found, and what is proved about it.
+    """The largest batch that was found, and what is proved about it, all of it of extrapolated graphs.
 
-    All of it is of extrapolated graphs. ``graph`` is at that batch; ``result`` is its schedule, within the
-    budget and the cost. No schedule of any order within the cost fits at a batch larger than ``upper_batch``.
-    ``cost_limit`` is in the unit of ``graph``. ``max_overhead`` is the extra cost allowed, as a fraction of
-    computing everything once; None: one forward pass. ``plain_batch`` is the largest without recomputation,
-    in the given order (0: none). ``baselines`` has the largest found for each; None where none above
-    ``plain_batch`` was. ``unfinished`` names those of them whose search was cut by its time. ``at_once`` is
-    how many searches ran at once at most, this one included, sharing cores. ``choices`` are pairs of a batch
-    and the extra cost that the cheapest schedule found for it takes, a fraction of computing everything once;
-    both rise.
+    ``graph`` is at that batch; ``result`` is its schedule. No schedule of any order within the cost fits at a
+    batch larger than ``upper_batch``. ``cost_limit`` is in the unit of ``graph``. ``max_overhead``: a
+    fraction of computing everything once; None: one forward pass. ``plain_batch``: the largest without
+    recomputation, in the given order (0: none). ``baselines``: the largest found for each; None where none
+    above ``plain_batch`` was. ``unfinished``: those of them whose search was cut by its time. ``at_once``:
+    how many searches shared the cores. ``choices``: pairs of a batch and the extra cost (a fraction) of the
+    cheapest schedule found for it; both rise.
     """
 
     graph: Graph
@@ -75,17 +72,15 @@ class MaxBatch:
 
     @property
     def proved(self) -> bool:
-        """Return whether it is proved that no larger batch has a schedule within budget and cost."""
         return self.batch >= self.upper_batch
 
 
 def forward_cost(graph: Graph) -> float:
-    """Return the cost of running every forward op once."""
     return math.fsum(op.cost for op in graph.ops if op.phase is Phase.FORWARD)
 
 
 def cost_limit(graph: Graph, max_overhead: float | None) -> float:
-    """Return the most that a schedule may cost; by default everything once and the forward ops once more."""
+    """By default everything once and the forward ops once more."""
     if max_overhead is None:
         return graph.base_cost + forward_cost(graph)
     return math.inf if math.isinf(max_overhead) else graph.base_cost * (1 + max_overhead)
@@ -101,13 +96,12 @@ def max_batch(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MaxBatch:
-    """Return the largest batch whose step fits a budget.
+    """Return the largest batch whose step fits ``budget_bytes``, which include fixed bytes.
 
-    At this batch ``step`` has a schedule within ``budget_bytes``. The budget includes fixed bytes. ``step``
-    is a graph to extrapolate from, or how it scales. ``batch_size`` is what the graph's sizes are for, where
-    it does not say. ``max_overhead`` is a fraction of computing everything once, infinite for any cost; None:
-    one forward pass. ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it once that
-    share of the proved limit is reached. When cancelled, the best so far is returned.
+    ``step`` is a graph to extrapolate from, at ``batch_size`` where it does not say, or how it scales.
+    ``max_overhead`` is a fraction of computing everything once, infinite for any cost; None: one forward
+    pass. ``options.time_limit_s`` is for the whole search; ``options.gap`` stops it once that share of the
+    proved limit is reached. When cancelled, the best so far is returned.
 
     Raises:
         UsageError: no batch size is known, nothing grows with it, or the extra cost is negative.
@@ -185,14 +179,9 @@ class Found:
 
 @dataclass
 class BatchSearch:
-    """A search for the largest batch.
+    """Batches up to ``best.batch`` have a schedule; those above ``high`` are proved to have none.
 
-    Batches up to ``best.batch`` have a schedule; those above ``high`` are proved to have none. ``cost_limit``
-    is at the graph's own batch; every batch's extra cost is the same share of its step.
-
-    Raises:
-        BudgetBelowMinimumError: not even one example fits, by what one op needs. UsageError: any batch that
-        can be stated does.
+    ``cost_limit`` is at the graph's own batch; every batch's extra cost is the same share of its step.
     """
 
     scaling: BatchScaling
@@ -223,7 +212,6 @@ class BatchSearch:
         self.plain_batch = self.best.batch
 
     def run(self) -> None:
-        """Search until proved, near enough, out of time or cancelled."""
         if not self._over():
             load_kernels(self.cancelled, lambda sentence: self.report(Progress("prepare", message=sentence)))
         limit, begun = self.options.time_limit_s, time.perf_counter()
@@ -236,13 +224,13 @@ class BatchSearch:
             self._polish(begun + limit)
 
     def cost_bound(self) -> float:
-        """Return what no schedule that fits at the best batch costs less than, at the graph's own."""
+        """What no schedule that fits at the best batch costs less than, at the graph's own."""
         # A bound for a smaller batch holds too: what fits at the larger one fits there.
         known = (cost for batch, cost in self._cost_bounds.items() if batch <= self.best.batch)
         return max(known, default=self.scaling.graph.base_cost)
 
     def choices(self) -> tuple[tuple[int, float], ...]:
-        """Return pairs, both rising, of a batch and the least extra cost (a fraction) found for it."""
+        """See ``MaxBatch.choices``."""
         base = self.scaling.graph.base_cost
         found: list[tuple[int, float]] = []
         for entry in sorted([*self._pool, self.best], key=lambda one: (one.cost, -one.batch)):
@@ -300,7 +288,6 @@ class BatchSearch:
         return found
 
     def _over(self) -> bool:
-        """Return whether the search is done: proved, near enough, or cancelled."""
         room = self.high - self.best.batch
         return room <= self.options.gap * self.high or self.cancelled()
 

@@ -1,4 +1,4 @@
-"""Tell what ``checkmate plan --devices`` found: its JSON, and its table."""
+"""What ``checkmate plan --devices`` found: its JSON, and its table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _HEAD = ("card", "for the step", "plain batch", "an example", "batch", "overhead
 
 
 def facts(scaling: BatchScaling, plans: Sequence[CardPlan], reserve_bytes: int) -> dict[str, Any]:
-    """Return the format ``checkmate-device-plan``."""
     graph = scaling.graph
     return {
         "format": FORMAT,
@@ -38,7 +37,6 @@ def facts(scaling: BatchScaling, plans: Sequence[CardPlan], reserve_bytes: int) 
 def text(
     scaling: BatchScaling, plans: Sequence[CardPlan], reserve_bytes: int, max_overhead: float | None
 ) -> str:
-    """Return what the command prints."""
     graph = scaling.graph
     table = [_HEAD, *map(_cells, plans)]
     return "\n".join(
@@ -52,7 +50,6 @@ def text(
 
 
 def notes(scaling: BatchScaling, reserve_bytes: int) -> tuple[str, ...]:
-    """Say what the estimates assume."""
     return (
         "All of it is estimated; nothing was run on a card. Seconds: the longer of operations at "
         f"{roofline.OF_OPERATIONS:.0%} and bytes moved at {roofline.OF_BANDWIDTH:.0%} of the data sheet's "

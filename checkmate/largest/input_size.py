@@ -1,10 +1,9 @@
-"""The largest input whose training step fits a budget.
+"""The largest input whose training step fits a budget at a limited extra cost.
 
-The extra cost is limited. The graph is made at every size asked. Sizes are levels of ``STEP`` pixels of
-height. The width is in proportion and of whole steps, since networks halve their input several times and add
-up what comes back. What an op needs grows with the size, so a size at which one op alone needs more than the
-budget rules out all larger ones, in any order and at any cost. That no schedule is cheap enough is proved
-size by size: costs grow nearly, not exactly, in proportion, so for larger sizes it is taken, not proved.
+The graph is made at every size asked. Sizes are levels of ``STEP`` pixels of height, with the width in
+proportion. What an op needs grows with the size, so a size at which one op alone needs more than the budget
+rules out all larger ones. That no schedule is cheap enough is proved size by size: costs grow nearly, not
+exactly, in proportion, so for larger sizes it is taken, not proved.
 """
 
 from __future__ import annotations
@@ -63,12 +62,11 @@ class MaxInput:
 
     @property
     def proved(self) -> bool:
-        """Return whether it is proved that no larger size fits. The proof is for any order and any cost."""
+        """The proof is for any order and any cost."""
         return self.size == self.memory_size
 
 
 def size_at(level: int, aspect: Size) -> Size:
-    """Return height and width of ``level`` steps of height. They are in the proportion ``aspect``."""
     height, width = aspect
     return STEP * level, STEP * max(1, round(level * width / height))
 
@@ -83,17 +81,15 @@ def max_input(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MaxInput:
-    """Return the largest input size whose step fits a budget.
+    """Return the largest input size whose step fits ``budget_bytes``, which include fixed bytes.
 
-    At this size ``make``'s step has a schedule within ``budget_bytes``. The budget includes fixed bytes.
-    ``make`` gives the step at (height, width); ``aspect`` is their proportion. ``max_overhead`` is as for
-    ``max_batch``. The options' time limit is for the solves; making graphs is not counted. When cancelled
-    during those, the best so far is returned.
+    ``max_overhead`` is as for ``max_batch``. The options' time limit is for the solves; making graphs is not
+    counted. When cancelled during those, the best so far is returned.
 
     Raises:
         UsageError: the extra cost is negative, or every size fits. BudgetBelowMinimumError: the smallest does
         not fit, proved. NoScheduleError: no schedule was found at any size. CancelledError: cancelled before
-        the first solve. Whatever ``make`` raises.
+        the first solve.
     """
     require_overhead(max_overhead)
     begun = time.perf_counter()
@@ -116,7 +112,7 @@ def max_input(
 
 @dataclass
 class _InputSizeSearch:
-    """A search over levels of input size. ``low`` has a schedule; the levels above ``high`` have none."""
+    """``low`` has a schedule; the levels above ``high`` have none."""
 
     make: Make
     aspect: Size
@@ -137,7 +133,6 @@ class _InputSizeSearch:
         return size_at(level, self.aspect)
 
     def graph(self, level: int) -> Graph:
-        """Return the step at that size, made once."""
         if level not in self.made:
             height, width = self.size(level)
             self.report(Progress("input", message=f"the step at {height} x {width}"))
@@ -145,7 +140,6 @@ class _InputSizeSearch:
         return self.made[level]
 
     def run(self) -> None:
-        """Find what one op needs and what the plain step reaches, then search the levels between."""
         self._most_by_need()
         self.plain = self._largest(self._plain_peak, self.memory)
         if self.plain:

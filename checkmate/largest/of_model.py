@@ -1,7 +1,4 @@
-"""The largest batch of a graph or a model.
-
-Here is how its step scales, the search, and the measurement of what was found.
-"""
+"""The largest batch of a graph or a model: how its step scales, the search, and the measurement."""
 
 from __future__ import annotations
 

@@ -25,8 +25,6 @@ _LEAST_S = 0.5  # of the search for one card
 
 
 class CardAnswer(Enum):
-    """What is known of a step on a card."""
-
     FITS = "fits"
     TOO_SMALL = "does-not-fit"  # proved: not one example
     UNKNOWN = "unknown"  # no schedule was found, and none is ruled out
@@ -42,17 +40,16 @@ class CardStep:
 
     @property
     def seconds_per_example(self) -> float:
-        """Return the estimated seconds for one example."""
         return self.seconds / self.batch
 
 
 @dataclass(frozen=True, eq=False)
 class CardPlan:
-    """What is known of a step on one card.
+    """``budget_bytes``: the card's memory without the reserve. ``plain``: the step that keeps everything;
+    None: not one example fits.
 
-    ``budget_bytes``: the card's memory without the reserve. ``plain``: the step that keeps everything; None:
-    not one example fits. ``largest``: the largest batch within the extra cost; None: none was found. Above
-    ``upper_batch`` it is proved that none fits; 0: not even one example does.
+    ``largest``: the largest batch within the extra cost; None: none was found. Above ``upper_batch`` it is
+    proved that none fits; 0: not even one example does.
     """
 
     card: Card
@@ -64,7 +61,6 @@ class CardPlan:
 
     @property
     def proved(self) -> bool:
-        """Return whether it is proved that no larger batch fits."""
         return self.upper_batch is not None and self.upper_batch <= (
             self.largest.batch if self.largest else 0
         )
@@ -80,11 +76,10 @@ def plans_for_cards(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> tuple[CardPlan, ...]:
-    """Return what is known of the step on each card.
+    """Return what is known of the step, whose costs are operations, on each card.
 
-    ``scaling`` is how the step grows with the batch, with operations as costs. ``reserve_bytes`` of each card
-    are not there for the step. ``max_overhead`` is as for ``checkmate.largest.batch.max_batch``.
-    ``options.time_limit_s`` is for all cards together. When cancelled, the cards that are done are returned.
+    ``reserve_bytes`` of each card are not there for the step. ``options.time_limit_s`` is for all cards
+    together. When cancelled, the cards that are done are returned.
 
     Raises:
         UsageError: costs are not operations, there is no card, or the extra cost is negative.
@@ -149,8 +144,6 @@ def _step(graph: Graph, steps: Sequence[int], card: Card) -> CardStep:
 
 
 def _largest_plain(scaling: BatchScaling, budget: int) -> int:
-    """Return the largest batch whose plain step fits; 0: not even one example."""
-
     def fits(batch: int) -> bool:
         graph = scaling.at(batch)
         return simulate(graph, Schedule.plain(graph)).peak_bytes <= budget

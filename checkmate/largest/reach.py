@@ -1,9 +1,8 @@
-"""What memory a schedule takes at other batches and input sizes. Nothing is searched.
+"""What memory known schedules take at other batches and input sizes.
 
-At another batch each step's live bytes grow by the same bytes for each example, but for rounding. So the
-memory at two batches says what it is at all others. An input's size is a level: so many times the smallest
-size of the same proportion. Live bytes are sums of products of at most two edges, so that three traced levels
-say what they are at all others.
+At another batch each step's live bytes grow by the same bytes for each example, but for rounding: two batches
+say what it is at all others. An input's size is a level: so many times the smallest size of the same
+proportion. Live bytes are sums of products of at most two edges, so that three levels are enough.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ NEEDED = 3  # traces, for a curve through them
 
 @dataclass(frozen=True, eq=False)
 class MemoryAtSizes:
-    """The live bytes of a schedule's steps at any size, on the polynomial through the replayed ``sizes``.
+    """The live bytes of a schedule's steps, on the polynomial through the replayed ``sizes``.
 
     ``coefficients``: float64[k, steps], of the powers 0 to k - 1 of the size, for k replays.
     """
@@ -39,7 +38,6 @@ class MemoryAtSizes:
 
     @classmethod
     def of(cls, graphs: Mapping[int, Graph], steps: Iterable[int]) -> MemoryAtSizes:
-        """Replay the schedule at each size of ``graphs``, whose steps are alike."""
         plan = list(steps)
         live = [simulate(graph, Schedule.of(graph, plan)).live_bytes for graph in graphs.values()]
         powers = np.vander(np.array(list(graphs), np.float64), increasing=True)
@@ -47,7 +45,6 @@ class MemoryAtSizes:
         return cls(tuple(graphs), coefficients)
 
     def peak(self, size: int) -> int:
-        """Return the peak in bytes at a size."""
         powers = float(size) ** np.arange(len(self.coefficients))
         return max(0, round(float((powers @ self.coefficients).max())))
 
@@ -66,34 +63,30 @@ class Reach:
 
     @classmethod
     def of(cls, graphs: Mapping[int, Graph], plans: Iterable[Iterable[int]], most: int) -> Reach:
-        """Replay the plain schedule and the ``plans`` at each size of ``graphs``."""
         plain = range(next(iter(graphs.values())).n)
         return cls(
             MemoryAtSizes.of(graphs, plain), tuple(MemoryAtSizes.of(graphs, steps) for steps in plans), most
         )
 
     def kept(self, budget_bytes: int) -> int:
-        """Return the largest size at which the budget holds everything."""
+        """The largest size at which the budget holds everything."""
         return self.plain.largest(budget_bytes, self.most)
 
     def fits(self, budget_bytes: int) -> int:
-        """Return the largest size at which a known schedule keeps the budget."""
+        """The largest size at which a known schedule keeps the budget."""
         return max(one.largest(budget_bytes, self.most) for one in (self.plain, *self.others))
 
 
 @dataclass(frozen=True)
 class InputLevels:
-    """The sizes of an input in the proportion of ``shape``, without the batch.
-
-    ``unit``: the edges at level one: height and width in pixels, or the places of a sequence.
-    """
+    """``unit``: the edges at level one: height and width in pixels, or the places of a sequence."""
 
     shape: tuple[int, ...]
     unit: tuple[int, ...]
 
     @classmethod
     def of(cls, shape: Sequence[int]) -> InputLevels | None:
-        """Return the sizes of an image or a sequence, in multiples of a power of two; else None."""
+        """None except for an image or a sequence in multiples of a power of two."""
         edges = tuple(shape[:2] if len(shape) == _IMAGE else shape[:1])
         step = math.gcd(_STEP, *edges) if edges else 0
         if not 1 <= len(shape) <= _IMAGE or step < _LEAST_STEP:
@@ -103,11 +96,7 @@ class InputLevels:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> InputLevels | None:
-        """Return the sizes of a graph's model, if its input is known to be free.
-
-        That is so for a sample, and where the user gave the input's shape; not for a model with code of its
-        own.
-        """
+        """Only a sample's input, or one whose shape the user gave, is known to be free."""
         told = graph.origin.request
         if not told or told.get("allow_code"):
             return None  # nothing is to run a model's own code without being asked for it
@@ -122,13 +111,13 @@ class InputLevels:
 
     @property
     def to_trace(self) -> tuple[int, ...]:
-        """Return two further levels. They are so near that the step seldom is another there."""
+        """Two further levels, so near that the step seldom is another there."""
         return self.level + max(1, self.level // 4), self.level + max(2, self.level // 2)
 
     def at(self, level: int) -> tuple[int, ...]:
         return *(level * edge for edge in self.unit), *self.shape[len(self.unit) :]
 
     def words(self, level: int) -> str:
-        """Return the size in words: ``160 × 160``, ``length 128``."""
+        """``160 × 160``, ``length 128``."""
         shape = self.at(level)
         return f"{shape[0]:,} × {shape[1]:,}" if len(shape) == _IMAGE else f"length {shape[0]:,}"

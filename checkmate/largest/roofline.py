@@ -1,8 +1,8 @@
 """Estimate the seconds of a step on a card that is not at hand.
 
 An op takes the longer of two times: its operations at the rate that the card reaches, and the bytes it reads
-and writes at the bandwidth that it reaches (the roofline: Williams, Waterman, Patterson, CACM 2009). Starting
-a kernel takes a time of its own. What share of its peaks a card reaches is assumed, not measured.
+and writes at the bandwidth that it reaches (the roofline: Williams, Waterman, Patterson, CACM 2009), and a
+time to start. What share of its peaks a card reaches is assumed, not measured.
 """
 
 from __future__ import annotations
@@ -29,11 +29,6 @@ _MOVES_ELSE = 2
 
 
 def require_operations(graph: Graph) -> None:
-    """Raise unless the graph's costs are counts of operations.
-
-    Raises:
-        UsageError: they are not.
-    """
     if not graph.runner.metered:
         raise UsageError(
             f"the costs of {graph.name!r} are counted in seconds of the device that JAX ran on, so nothing "
@@ -49,28 +44,25 @@ def require_operations(graph: Graph) -> None:
 
 
 def op_seconds(graph: Graph, card: Card) -> NDArray[np.float64]:
-    """Return float64[n]: the estimated seconds of each op on ``card``; views take none."""
+    """float64[n]; views take none."""
     # A network built from its layers counts a product and its sum as one.
     factor = 2.0 if graph.origin.built_from_layers else 1.0
     return np.array([_seconds(graph, op, card, factor) for op in graph.ops], np.float64)
 
 
 def state_seconds(graph: Graph, card: Card) -> float:
-    """Return the estimated seconds for moving parameters, optimizer state and batch, in any schedule."""
+    """For moving parameters, optimizer state and batch, in any schedule."""
     moved = math.fsum(held * _MOVES.get(name, _MOVES_ELSE) for name, held in graph.fixed.items())
     return moved / (OF_BANDWIDTH * card.bandwidth)
 
 
 def step_seconds(graph: Graph, steps: Iterable[int], card: Card) -> float:
-    """Return the estimated seconds of a step that runs ``steps`` in turn."""
     seconds = op_seconds(graph, card)
     return math.fsum(seconds[step] for step in steps) + state_seconds(graph, card)
 
 
 def priced(scaling: BatchScaling, card: Card, batch: int) -> BatchScaling:
-    """Return ``scaling`` with a card's estimated seconds as costs, right at ``batch`` and nearly so around
-    it.
-    """
+    """Costs become a card's estimated seconds, right at ``batch`` and nearly so around it."""
     seconds = op_seconds(scaling.at(batch), card) * scaling.batch / batch
     ops = (replace(op, cost=float(cost)) for op, cost in zip(scaling.graph.ops, seconds, strict=True))
     graph = replace(

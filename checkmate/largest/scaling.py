@@ -1,11 +1,9 @@
 """A training step's graph at another batch size: what grows, and by how much.
 
-This is extrapolation, not a trace. Of a step that was traced at two batches, every size is on the line
-through both. Of one that was traced once, a size of s bytes at batch N is taken as ceil(s·b/N) at batch b
-where it grows, and as s where it does not. What an activation, its gradient and an op's cost are per example
-does not depend on the batch; parameters and their gradients do not grow at all. So sizes are non-decreasing
-in the batch, for every schedule its peak is too, and the extra cost of a schedule stays the same share of the
-step.
+Of a step that was traced at two batches, every size is on the line through both. Of one that was traced once,
+a size of s bytes at batch N is taken as ceil(s·b/N) at batch b where it grows, and as s where it does not:
+parameters and their gradients. So sizes are non-decreasing in the batch, for every schedule its peak is too,
+and the extra cost of a schedule stays the same share of the step.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ _KEPT_FACTS = ("loss", "optimizer", "notes", "built_from_layers")
 class BatchScaling:
     """A graph, the batch size it is at, and the same graph at other batches.
 
-    Every size is on the line through ``graph`` and the same step at a ``larger`` batch. None: the step was
-    traced once, and what grows is in proportion to the batch. Costs are ``graph``'s, in proportion.
+    Every size is on the line through ``graph`` and the same step at a ``larger`` batch; None: the step was
+    traced once. Costs are ``graph``'s, in proportion.
 
     Raises:
         UsageError: no batch size is known, two contradict each other, the two graphs are not the same step,
@@ -81,11 +79,10 @@ class BatchScaling:
 
     @cached_property
     def grows(self) -> NDArray[np.bool_]:
-        """Return bool[m]: whether the buffer that the value is in grows with the batch.
+        """bool[m]: whether the buffer that the value is in grows with the batch.
 
-        Of a step that was traced once, what an update op reads or writes (gradients of parameters, new
-        parameters) does not. Nor does what has a known shape without a dimension that is a multiple of the
-        batch size.
+        Of a step that was traced once, what an update op reads or writes does not. Nor does what has a known
+        shape without a dimension that is a multiple of the batch size.
         """
         graph = self.graph
         if self.larger is not None:
@@ -98,7 +95,7 @@ class BatchScaling:
         return read_only(own[graph.owner], np.bool_)
 
     def largest(self) -> int:
-        """Return the largest batch whose sizes can be stated at all."""
+        """The largest batch whose sizes can be stated at all."""
         other = self._other
         total = other.fixed_bytes + int(other.value_bytes.sum()) + int(other.workspace_bytes.sum())
         return max(self.batch, _LARGEST_TOTAL // max(1, total) * self._apart)
@@ -108,7 +105,7 @@ class BatchScaling:
         return (self._other.batch_size or 0) - self.batch
 
     def at(self, batch: int) -> Graph:
-        """Return the graph at ``batch`` (at least 1); the last few are kept."""
+        """The last few graphs are kept."""
         if batch not in self._made:
             if len(self._made) > 64:
                 self._made.clear()
@@ -158,7 +155,6 @@ class BatchScaling:
         return alike and bool(self.grows[one] == self.grows[other])
 
     def note(self) -> str:
-        """Say what was traced or taken to grow, in a sentence."""
         made = self.graph.producer >= 0
         standing = int((made & ~self.grows).sum())
         still = f"{standing} of {int(made.sum())} values"
@@ -177,17 +173,12 @@ class BatchScaling:
 
 
 def with_fixed_bytes(graph: Graph, fixed_bytes: int | None) -> Graph:
-    """Return ``graph`` with ``fixed_bytes`` instead of its own. None leaves it as it is."""
     if fixed_bytes is None:
         return graph
     return replace(graph, fixed_bytes=fixed_bytes, fixed=MappingProxyType({"given": fixed_bytes}))
 
 
 def _has_batch(value: Value, batch: int) -> bool:
-    """Return whether one of its dimensions may be the batch.
-
-    Where the shape is not known, it is taken to be.
-    """
     return value.shape is None or any(size > 0 and size % batch == 0 for size in value.shape)
 
 
@@ -210,11 +201,7 @@ FIRST_BATCH = 5
 
 
 def traced_at_two(trace: Callable[[int], Graph], batch: int | None = None) -> BatchScaling:
-    """Trace the step at ``batch`` and at a slightly larger one.
-
-    Raises:
-        UsageError: the two are not the same step. Whatever ``trace`` raises.
-    """
+    """Trace the step at ``batch`` and at a slightly larger one."""
     first = FIRST_BATCH if batch is None else batch
     return BatchScaling(trace(first), larger=trace(first + _APART))
 

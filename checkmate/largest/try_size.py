@@ -1,9 +1,8 @@
-"""One step at a size that may be the largest.
+"""One step at a size that may be the largest: traced, scheduled, predicted, and measured in a fresh process.
 
-The step is traced, scheduled, predicted, and measured. It is measured in a fresh process. The plain step is
-never run here: it may need many times the device. The prediction of its chunks starts from what the allocator
-was asked for before the first step. That is known from a small step, and from every scheduled one that was
-measured.
+The plain step is never run here: it may need many times the device. The prediction of its chunks starts from
+what the allocator was asked for before the first step, known from a small step and from every scheduled one
+that was measured.
 """
 
 from __future__ import annotations
@@ -36,11 +35,10 @@ _SOLVE_S = 3.0  # for each schedule that is looked for
 
 @dataclass(frozen=True, eq=False)
 class TriedSchedule:
-    """A step as it was traced, and the best schedule for it.
+    """A step as it was traced, with operation counts as costs, and the best schedule for it.
 
-    Its costs are operation counts. ``schedule`` is the one that comes closest to what is allowed; None where
-    none was found. ``predicted_bytes`` is what the meter should show; ``measured`` is what it showed, where
-    the step was run.
+    ``schedule`` comes closest to what is allowed; None where none was found. ``predicted_bytes`` is what the
+    meter should show; ``measured`` is what it showed, where the step was run.
     """
 
     graph: Graph
@@ -51,10 +49,7 @@ class TriedSchedule:
 
 @dataclass(frozen=True, eq=False)
 class CappedSolver:
-    """A solver for schedules within a cost: the extra cost that the user allows.
-
-    ``max_overhead``: as for ``checkmate.largest.batch.max_batch``.
-    """
+    """Schedules within the extra cost that the user allows; ``max_overhead`` as for ``max_batch``."""
 
     max_overhead: float | None
     options: SolveOptions
@@ -62,11 +57,10 @@ class CappedSolver:
     cancelled: Cancelled
 
     def limit(self, graph: Graph) -> float:
-        """Return the most that a schedule may cost."""
         return cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
 
     def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
-        """Solve for requested bytes; a schedule that costs too much is none."""
+        """A schedule that costs too much is none."""
         limit, seconds = self.limit(graph), min(_SOLVE_S, self.options.time_limit_s)
         options = replace(self.options, time_limit_s=seconds, start=None, gap=0.0)
         ear = CostCapListener(limit, self.cancelled)
@@ -90,15 +84,10 @@ def try_size(
     solver: CappedSolver,
     known: MeterHistory,
 ) -> TriedSchedule:
-    """Trace ``request``, find a schedule, and measure it once.
+    """Trace ``request``, find a schedule for ``allowed`` bytes on the meter, and measure it once.
 
-    The schedule is for ``allowed`` bytes on the meter. It is the first of ``candidates`` that holds for the
-    traced step, else one is solved for. ``known`` is of the same step at another size: chunks are predicted
-    from it, and what should be over is not run.
-
-    Raises:
-        LoadError, TraceError: as ``trace_request``. WorkerDiedError, CycleError: from measuring.
-        CancelledError: the user cancelled.
+    It is the first of ``candidates`` that holds for the traced step, else one is solved for. ``known`` is of
+    the same step at another size: chunks are predicted from it, and what should be over is not run.
     """
     report, cancelled = solver.report, solver.cancelled
     folded = trace_request(request, report=report, cancelled=cancelled)
@@ -130,7 +119,6 @@ def try_size(
 def _first(
     graph: Graph, allowed: int, candidates: Sequence[Sequence[int]], solver: CappedSolver
 ) -> Schedule | None:
-    """Return the schedule to begin with, within ``allowed`` requested bytes and the cost."""
     for steps in candidates:
         found = check(graph, steps, budget_bytes=allowed)
         if found.ok and found.cost <= solver.limit(graph):
@@ -141,10 +129,7 @@ def _first(
 def measure_small(
     request: ModelRequest, fixed_bytes: int, *, report: Report, cancelled: Cancelled
 ) -> tuple[MeterHistory, float]:
-    """Measure a small plain step in a fresh process.
-
-    Return what it tells of larger ones, and the seconds that it takes, warm.
-    """
+    """Return what a small plain step tells of larger ones, and the seconds that it takes, warm."""
     found = measure_fresh(
         request,
         None,
@@ -157,5 +142,4 @@ def measure_small(
 
 
 def device_kind(request: ModelRequest) -> str:
-    """Return ``cpu`` or ``gpu``: where ``request`` would run in this process."""
     return str(choose_device(request).kind)

@@ -1,11 +1,10 @@
-"""Imitate TensorFlow's allocator, best fit with coalescing.
+"""TensorFlow's allocator, best fit with coalescing: which chunk a request gets, and what the meter will show.
 
-It tells which chunk a request gets, and so what the meter will show. The rules are those of
-``tsl/framework/bfc_allocator.cc``. They were found from its behaviour and checked event by event against
-TensorFlow's own trace (``tests/tf/allocator/test_bfc.py``). Sizes are rounded up to 256 bytes. Of the free
-chunks that are large enough the smallest is taken, and of equal ones the one with the lowest address. It is
-split if it is at least twice what is needed, or 128 MiB larger. If none fits, a new region is fetched: at
-least as large as the request, and twice the last region. Free neighbours in a region merge.
+The rules are those of ``tsl/framework/bfc_allocator.cc``, checked event by event against TensorFlow's own
+trace (``tests/tf/allocator/test_bfc.py``). Sizes are rounded up to 256 bytes. Of the free chunks that are
+large enough the smallest is taken, and of equal ones the one with the lowest address. It is split if it is at
+least twice what is needed, or 128 MiB larger. If none fits, a new region is fetched: at least as large as the
+request, and twice the last region. Free neighbours in a region merge.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _BINS = 21
 
 @dataclass(frozen=True)
 class Request:
-    """A request to an allocator: bytes under a handle; 0 bytes give the handle back."""
+    """Bytes under a handle; 0 bytes give the handle back."""
 
     handle: int
     bytes: int
@@ -30,8 +29,6 @@ class Request:
 
 @dataclass(eq=False)
 class _Chunk:
-    """Hold a piece of a region, free or handed out."""
-
     address: int
     size: int
     free: bool = True
@@ -41,15 +38,12 @@ class _Chunk:
 
 @dataclass(eq=False)
 class Bfc:
-    """Hold the state of one allocator.
+    """The state of one allocator.
 
-    ``capacity``: the size of the only region, for a device whose memory is taken at once. None: regions grow
-    as needed, as on a CPU.
-    ``in_use``, ``peak``: bytes in chunks that are handed out, now and at most, as
-    ``tf.config.experimental.get_memory_info`` counts them.
-    ``missing``: bytes that were requested but not there. The real allocator would have run out of memory;
-    this one fetches them.
-    ``regions``: (address, bytes) of each region, in the order that they were fetched.
+    ``capacity``: the size of the only region, for a device whose memory is taken at once; None: regions grow
+    as needed, as on a CPU. ``in_use``, ``peak``: bytes in chunks that are handed out, now and at most, as
+    ``tf.config.experimental.get_memory_info`` counts them. ``missing``: bytes that the real allocator would
+    not have had; this one fetches them. ``regions``: (address, bytes), in the order that they were fetched.
     """
 
     capacity: int | None = None
@@ -74,7 +68,7 @@ class Bfc:
         return self.peak
 
     def allocate(self, handle: int, size: int) -> int:
-        """Serve a request of ``size`` bytes; return the bytes of its chunk, 0 for an empty request."""
+        """Return the bytes of the request's chunk, 0 for an empty request."""
         if size == 0:
             return 0
         rounded = -(-size // _ALIGNMENT) * _ALIGNMENT
@@ -107,7 +101,6 @@ class Bfc:
         self._insert(chunk)
 
     def _find(self, size: int) -> _Chunk | None:
-        """Take the smallest free chunk of at least ``size`` bytes, or return None."""
         for number in range(_bin(size), _BINS):
             entries = self._bins[number]
             at = bisect.bisect_left(entries, (size, 0))
@@ -118,7 +111,7 @@ class Bfc:
         return None
 
     def _extend(self, size: int) -> _Chunk:
-        """Return a new region as one chunk. Regions are mapped downwards: the newest is the lowest."""
+        """Regions are mapped downwards: the newest is the lowest."""
         if self.capacity is not None:
             taken = bool(self._chunks)
             self._next_region = size if taken or size > self.capacity else self.capacity

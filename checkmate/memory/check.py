@@ -1,8 +1,7 @@
 """Independent replay of a schedule in plain Python, one step at a time.
 
-It shares no code with what made the schedule, and it is written to be read beside the definition in
-``checkmate.ir.timeline``. It imports the values of ``checkmate.ir`` only. In particular it does not import
-``checkmate.memory.simulate``, because it must be able to contradict it.
+It is written to be read beside the definition in ``checkmate.ir.timeline``. It shares no code with what made
+the schedule, nor with ``checkmate.memory.simulate``, because it must be able to contradict both.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class _Buffer(NamedTuple):
 
 
 def check(graph: Graph, steps: Sequence[int], *, budget_bytes: int | None = None) -> CheckReport:
-    """Replay ``steps`` (op indices) on ``graph``; return validity, peak in bytes, cost. It never raises."""
+    """Replay ``steps`` (op indices); return validity, peak in bytes, cost. It never raises."""
     plan = [int(step) for step in steps]
     outside = [step for step in plan if not 0 <= step < len(graph.ops)]
     base_cost = sum(op.cost for op in graph.ops)
@@ -50,7 +49,6 @@ def check(graph: Graph, steps: Sequence[int], *, budget_bytes: int | None = None
 
 
 def _run_counts(graph: Graph, plan: list[int]) -> list[Violation]:
-    """Return a violation for every op that never runs, or runs too often."""
     counts = [0] * len(graph.ops)
     for step in plan:
         counts[step] += 1
@@ -64,12 +62,12 @@ def _run_counts(graph: Graph, plan: list[int]) -> list[Violation]:
 
 
 def _dying(graph: Graph, plan: list[int], produced: set[int]) -> tuple[list[list[int]], set[int]]:
-    """Return the values that die in each step, and values that are never made.
+    """Return, per step, the values that it reads or writes and that are dead after it; and values that are
+    never made.
 
-    The first result has, per step, the values that it reads or writes and that are dead after it. The second
-    has the values that are read or kept but never produced. Walking back, ``needed`` holds what a later step
-    reads before it is produced again, and what is kept. Going forward, a value can leave that set only in a
-    step that reads it for the last time or writes it for nobody.
+    Walking back, ``needed`` holds what a later step reads before it is produced again, and what is kept.
+    Going forward, a value can leave that set only in a step that reads it for the last time or writes it for
+    nobody.
     """
     needed = {value for value in produced if graph.values[value].keep}
     dying: list[list[int]] = [[] for _ in plan]
@@ -85,7 +83,7 @@ def _dying(graph: Graph, plan: list[int], produced: set[int]) -> tuple[list[list
 def _replay(
     graph: Graph, plan: list[int], produced: set[int], dying: list[list[int]], violations: list[Violation]
 ) -> tuple[int, int | None]:
-    """Walk the plan; return the peak and its first step; add reads of dead values to ``violations``."""
+    """Return the peak and its first step; add reads of dead values to ``violations``."""
     current: dict[int, _Buffer] = {}  # the buffer of each value's latest production
     live: set[int] = set()
     holders: dict[_Buffer, int] = {}  # live values per live buffer

@@ -1,7 +1,6 @@
 """What fills memory at one step of a schedule: by value, layer and reason.
 
-The shares add up exactly to the live bytes of ``checkmate.ir.timeline``: fixed bytes, the op's workspace and
-every live buffer, less the outputs that are written over an input.
+The shares add up exactly to the live bytes of ``checkmate.ir.timeline``.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from checkmate.ir.timeline import Timeline
 
 
 class Reason(StrEnum):
-    """Why a buffer is live while a step executes."""
-
     READ_NOW = "read by this op"
     WRITTEN_NOW = "written by this op"
     FOR_BACKWARD = "for the backward pass"
@@ -108,7 +105,7 @@ class Moment:
         )
 
     def by_value(self) -> list[Share]:
-        """Return one share per buffer, and one for each part that no value owns."""
+        """One share per buffer, and one for each part that no value owns."""
         names = self.graph.values
         shares = [
             Share(names[v].name, b, (v,))
@@ -117,7 +114,7 @@ class Moment:
         return _sorted([*shares, *self._rest()])
 
     def by_layer(self) -> list[Share]:
-        """Return the buffers grouped by the layer, or else the op, that made them."""
+        """The buffers by the layer, or else the op, that made them."""
         ops = self.graph.ops
         return self._grouped(
             [ops[op].group or ops[op].name for op in self.graph.producer[self.value].tolist()]

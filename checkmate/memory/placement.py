@@ -1,13 +1,10 @@
-"""Say where in memory each buffer of a schedule lies.
+"""Where in memory each buffer of a schedule lies, by the replica of TensorFlow's allocator.
 
-The replica of TensorFlow's allocator places it. The order of requests is that of the emitted step. An op's
-outputs and its workspace are requested while its inputs are held; then whatever no later step reads is
-given back. An output that is written over an input has the input's chunk. What is always live was requested
-before, and stays where it is.
-
-All of this is an estimate: TensorFlow runs some ops side by side, its kernels request small buffers that no
-graph tells of, and parameters move when they are updated. ``tests/tf/allocator/test_placement.py`` says how
-near it is.
+An op's outputs and its workspace are requested while its inputs are held; then whatever no later step reads
+is given back. An output that is written over an input has the input's chunk. What is always live was
+requested before. All of this is an estimate: TensorFlow runs some ops side by side, its kernels request small
+buffers that no graph tells of, and parameters move when they are updated
+(``tests/tf/allocator/test_placement.py``).
 """
 
 from __future__ import annotations
@@ -36,19 +33,14 @@ _Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """The chunks of one step of training, after the first.
+    """The chunks of one step of training, after the first. Addresses count from zero through the regions.
 
-    Addresses count from zero through the regions, in the order that they were fetched.
-
-    Attributes:
-        buffer: int64[k], which of the timeline's buffers each block holds, or WORKSPACE or FIXED.
-        address, chunk, asked: int64[k], where its chunk is, the chunk's bytes, and those asked for.
-        born, last: int64[k], the steps in which it is there, both included.
-        allocated: int64[steps], the bytes of all chunks that are handed out while a step runs.
-        requested: int64[steps], the bytes asked for.
-        free_chunks, largest_free: int64[steps], the free chunks below ``top``, and the bytes of the largest.
-        regions: where each region begins.
-        top: where the highest region ends; on a card, where the highest chunk of the step ends.
+    ``buffer``: int64[k], which of the timeline's buffers each block holds, or WORKSPACE or FIXED.
+    ``address``, ``chunk``, ``asked``: int64[k], where its chunk is, the chunk's bytes, and those asked for.
+    ``born``, ``last``: int64[k], the steps in which it is there, both included. ``allocated``, ``requested``:
+    int64[steps], the bytes of all chunks, and those asked for. ``free_chunks``, ``largest_free``:
+    int64[steps], the free chunks below ``top``, and the bytes of the largest. ``regions``: where each begins.
+    ``top``: where the highest region ends; on a card, where the highest chunk of the step ends.
     """
 
     buffer: _Ints
@@ -74,11 +66,7 @@ class Placement:
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Placement:
-        """Return what ``to_bytes`` wrote.
-
-        Raises:
-            ContentError: the bytes are no placement.
-        """
+        """Raise ContentError where the bytes are no placement."""
         numbers = np.frombuffer(body[: len(body) // 8 * 8], np.int64)
         blocks, steps, regions, top = numbers[:4].tolist() if len(numbers) >= 4 else (-1, 0, 0, 0)
         rest, split = numbers[4:], (6 * blocks, 6 * blocks + 4 * steps)
@@ -115,9 +103,7 @@ def place(
     report: Callable[[float], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Placement | None:
-    """Return where the buffers of ``schedule`` lie; None if it was cancelled. ``report`` is told the share
-    done.
-    """
+    """``report`` is told the share done. None: cancelled."""
     device = graph.device_kind
     replay = _Replay(graph, schedule, timeline, Bfc(None if device == "cpu" else _CARD))
     replay.hold_fixed()
@@ -172,7 +158,6 @@ class _Replay:
         self._handles = 0
 
     def hold_fixed(self) -> None:
-        """Request what is always live; it is never given back."""
         sizes = [size for size in self.graph.fixed.values() if size]
         rest = self.graph.fixed_bytes - sum(sizes)
         for size in [*sizes, rest] if rest > 0 else sizes:
@@ -188,7 +173,6 @@ class _Replay:
         self.blocks, self.told, self._of = list(self.fixed), [], {}
 
     def run(self, step: int) -> None:
-        """Request what an op needs; then give back what is dead after it."""
         last = len(self.schedule.steps) - 1
         for buffer in self._born[step]:
             old = self._of.pop(self._source.get(buffer, -1), None)
@@ -289,12 +273,10 @@ _MORE = 1.25  # of what is requested: chunks are larger than requests, and some 
 def region_bytes(graph: Graph, schedule: Schedule, *, most: int | None = None, spare: bool = True) -> int:
     """Return the bytes of a region that has room for a whole step by ``schedule``; 0 except on a CPU.
 
-    A CPU's allocator fetches regions as needed, each twice as large as the last, and free chunks of different
-    regions never merge. In one region what is free stays together. If the largest buffer finds twice its size
-    there, too, what is left of the region is never taken whole. Where the process is the program's own, the
-    region comes before the parameters: their chunks lie in it, too.
-
-    ``most``: more are not requested. ``spare``: with room for the largest buffer once more.
+    A CPU's allocator fetches regions as needed, and free chunks of different regions never merge; in one
+    region what is free stays together. ``most``: more are not requested. ``spare``: with room for the largest
+    buffer once more, so that what is left of the region is never taken whole. Where the process is the
+    program's own, the parameters' chunks lie in it, too.
     """
     if graph.device is None or graph.device.kind != "cpu":
         return 0

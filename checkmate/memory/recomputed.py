@@ -1,7 +1,7 @@
-"""Say of each recomputation why its value did not stay in memory.
+"""Why each recomputed value did not stay in memory.
 
-A value is dropped after its last read before the recomputation. Had it stayed, its bytes would have been live
-at every step from there to the recomputation. The fullest of these steps is where they were needed.
+Had it stayed, its bytes would have been live at every step from its last read to the recomputation. The
+fullest of these steps is where they were needed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from checkmate.memory.simulate import simulate
 
 @dataclass(frozen=True)
 class Recomputation:
-    """One run of an op that is not its first; steps count from 0.
+    """One run of an op that is not its first; steps count from 0, and None says that there is no such step.
 
-    ``step`` runs ``op`` again, and ``before`` is the run before it. ``freed_after`` is the last step at which
-    what that run made was in memory, and ``bytes`` is its size (0 for a view). ``read_at`` is the first step
-    that reads what ``step`` makes, and ``reader`` its op. ``fullest_step`` has the most live bytes,
-    ``fullest_bytes``, of the steps without the value. A None says that there is no such step.
+    ``before`` is the run before it. ``freed_after`` is the last step at which what that run made was in
+    memory, and ``bytes`` is its size (0 for a view). ``read_at`` is the first step that reads what ``step``
+    makes, and ``reader`` its op. ``fullest_step`` has the most live bytes, ``fullest_bytes``, of the steps
+    without the value.
     """
 
     op: int
@@ -40,12 +40,7 @@ class Recomputation:
 
 
 def recomputations(graph: Graph, schedule: Schedule) -> list[Recomputation]:
-    """Return the recomputations of a valid ``schedule``, by rising step.
-
-    Raises:
-        FingerprintMismatchError: the schedule is for another graph.
-        ScheduleError: a step reads a value before it is produced.
-    """
+    """Return the recomputations of a valid ``schedule``, by rising step."""
     runs = Runs.of(graph, schedule, simulate(graph, schedule))
     found = [again for op in runs.repeated for again in runs.recomputations_of(op)]
     return sorted(found, key=lambda again: again.step)
@@ -55,7 +50,7 @@ def recomputations(graph: Graph, schedule: Schedule) -> list[Recomputation]:
 class Runs:
     """The steps of a schedule, sorted so that one op's are found at once.
 
-    ``by_op`` are all steps, op by op; those of ``op`` begin at ``first[op]``. ``by_birth`` are the timeline's
+    ``by_op``: all steps, op by op; those of ``op`` begin at ``first[op]``. ``by_birth``: the timeline's
     buffers, by the step that made them; those of ``step`` begin at ``first_made[step]``.
     """
 
@@ -69,7 +64,6 @@ class Runs:
 
     @classmethod
     def of(cls, graph: Graph, schedule: Schedule, timeline: Timeline) -> Self:
-        """Sort a valid schedule; ``timeline`` is what its replay says."""
         steps = schedule.steps.astype(np.int64)
         by_op, by_birth = (np.argsort(keys, kind="stable") for keys in (steps, timeline.buffer_born))
         first = np.searchsorted(steps[by_op], np.arange(graph.n + 1))

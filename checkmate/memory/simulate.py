@@ -35,8 +35,8 @@ def simulate(graph: Graph, schedule: Schedule) -> Timeline:
     """Return the live bytes of every step of ``schedule``.
 
     Raises:
-        FingerprintMismatchError: the schedule is for another graph.
-        ScheduleError: a step reads a value before it is produced.
+        FingerprintMismatchError: the schedule is for another graph. ScheduleError: a step reads a value
+        before it is produced.
     """
     schedule.require_graph(graph)
     steps = schedule.steps.astype(np.int64)

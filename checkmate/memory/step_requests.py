@@ -1,9 +1,8 @@
-"""Say what a schedule's steps ask of an allocator, in any order.
+"""What a schedule's steps ask of an allocator, in any order.
 
 Within one step some parts run one after the other. A part asks for buffers, and after it every buffer whose
 last reader it was is given back. So the same steps in another order give back at other places, and nothing
-else changes. That holds while each step reads what it read before, and while no buffer that was written over
-is read later: those orders are what ``before`` allows.
+else changes, while each step reads what it read before, and no buffer that was written over is read later.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ _Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AskedBuffer:
-    """Hold one buffer that a step asks for.
+    """``part`` asks for it and ``readers`` are the parts that use it, ``part`` among them.
 
-    ``part`` asks for it and ``readers`` are the parts that use it, ``part`` among them. ``kept``: it is given
-    back after the last step. ``variable``: number of the variable that takes it over when it is given back,
-    and gives back its own; -1: none.
+    ``kept``: it is given back after the last step. ``variable``: number of the variable that takes it over
+    when it is given back, and gives back its own; -1: none.
     """
 
     bytes: int
@@ -39,12 +37,10 @@ class AskedBuffer:
 
 @dataclass(frozen=True, eq=False)
 class StepRequests:
-    """Hold what ``steps`` (op indices) ask for; places in it name the steps.
+    """What ``steps`` (op indices) ask for; places in it name the steps.
 
-    Attributes:
-        first_part: int64[steps + 1], the first part of each step; the parts of all count through.
-        buffers: what is asked for, in the order of asking.
-        after: for each step the steps that must come after it, ascending.
+    ``first_part``: int64[steps + 1], the first part of each step; the parts of all count through. ``buffers``
+    are in the order of asking. ``after``: for each step the steps that must come after it, ascending.
     """
 
     steps: tuple[int, ...]
@@ -57,7 +53,6 @@ class StepRequests:
         return int(self.first_part[-1])
 
     def requested_peak(self) -> int:
-        """Return the most bytes asked for at once, in the order of ``steps``."""
         change = np.zeros(self.parts + 2, np.int64)
         for buffer in self.buffers:
             change[buffer.part] += buffer.bytes
@@ -67,10 +62,10 @@ class StepRequests:
 
 @dataclass(frozen=True)
 class InitialAllocations:
-    """What an allocator was asked for before the first step.
+    """What an allocator was asked for before the first step; ``capacity`` as of ``Bfc``.
 
-    ``capacity``: as of ``checkmate.memory.bfc.Bfc``. ``unclaimed``: (bytes, handle) of buffers that variables
-    of the step may have, in the order in which they are given to them.
+    ``unclaimed``: (bytes, handle) of buffers that variables of the step may have, in the order in which they
+    are given to them.
     """
 
     requests: tuple[Request, ...] = ()
@@ -79,9 +74,8 @@ class InitialAllocations:
 
 
 def order_of(graph: Graph, steps: Sequence[int], more: Iterable[tuple[int, int]] = ()) -> Rows:
-    """Return for each step those that must come after it, so that each reads what it reads now.
-
-    ``more``: other pairs of places, (before, after).
+    """Return for each step those that must come after it, so that each reads what it reads now. ``more``:
+    (before, after).
     """
     follow = _Follow(graph)
     for place, step in enumerate(steps):
@@ -96,8 +90,6 @@ def order_of(graph: Graph, steps: Sequence[int], more: Iterable[tuple[int, int]]
 
 @dataclass(eq=False)
 class _Follow:
-    """Follow which step made each value, and which have read it since."""
-
     graph: Graph
     pairs: set[tuple[int, int]] = field(default_factory=set)
     maker: dict[int, int] = field(default_factory=dict)

@@ -1,9 +1,8 @@
 """What would lower the memory of one step, and at what price.
 
-* Recompute: the steps are inserted and the schedule is replayed, so the price is exact.
-* Keep elsewhere: the price is the transfer that would have to hide behind the computation, since no device's
-  transfer rate is known here.
-* Smaller batch: the saving is an estimate from the values whose first dimension is the batch.
+Recomputing has an exact price: the schedule is replayed. The price of keeping elsewhere is the transfer that
+would have to hide behind the computation, since no device's transfer rate is known here. What a smaller batch
+saves is an estimate from the values whose first dimension is the batch.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ _BUSY = (Reason.READ_NOW, Reason.WRITTEN_NOW)
 
 
 class SuggestionKind(StrEnum):
-    """The ways to need less memory at a step."""
-
     RECOMPUTE = "recompute"
     ELSEWHERE = "keep elsewhere"
     BATCH = "smaller batch"
@@ -36,18 +33,11 @@ class SuggestionKind(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Suggestion:
-    """One way to need less memory at a step.
+    """One way to need less memory at a step; a field is None if it does not apply or is not known.
 
-    A field is None if it does not apply or is not known.
-
-    ``op``: the op it is about; -1 for all.
-    ``freed_bytes``: the bytes saved at the step itself.
-    ``peak_bytes``: the whole schedule's peak with the remedy.
-    ``cost``: the extra cost, in the graph's unit.
-    ``steps``: the schedule that does it, if a schedule can.
-    ``moved_bytes``: bytes moved, out and back together.
+    ``op`` is -1 for all. ``freed_bytes``: saved at the step itself. ``peak_bytes``: of the whole schedule
+    with the remedy. ``cost``: the extra cost, in the graph's unit. ``moved_bytes``: out and back together.
     ``bytes_per_second``: the transfer rate from which the computation hides the transfer.
-    ``batch_size``: the size of the smaller batch.
     """
 
     kind: SuggestionKind
@@ -84,11 +74,7 @@ def find_suggestions(
 
 
 def rank_suggestions(found: Sequence[Suggestion]) -> list[Suggestion]:
-    """Return the remedies, best first.
-
-    Recomputations come first, by cost per byte freed; then what is kept elsewhere, by size and the rate it
-    needs; then smaller batches.
-    """
+    """First recomputations, by cost per byte freed; then what is kept elsewhere; then smaller batches."""
 
     def key(suggestion: Suggestion) -> tuple[int, float, float]:
         if suggestion.kind is SuggestionKind.RECOMPUTE:
@@ -167,10 +153,7 @@ def _to_run(
 def kept_elsewhere(
     graph: Graph, schedule: Schedule, timeline: Timeline, at: Moment, buffer: LiveBuffer
 ) -> Suggestion | None:
-    """Move the buffer away after its last use, and back before its next, at best in no time.
-
-    None if nothing runs in between to hide a transfer behind.
-    """
+    """Move the buffer away after its last use, and back before its next; None if nothing runs in between."""
     assert buffer.next_read is not None
     costs = graph.cost[schedule.steps]
     out, back = (
@@ -195,7 +178,6 @@ def kept_elsewhere(
 
 
 def smaller_batches(graph: Graph, timeline: Timeline, at: Moment) -> Iterator[Suggestion]:
-    """Yield estimates for one sample less, three quarters and half a batch, if the batch is known."""
     batch = graph.batch_size
     if not batch or batch < 2:
         return

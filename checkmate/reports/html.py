@@ -46,7 +46,7 @@ Block = Table | Picture | Note
 
 @dataclass(frozen=True)
 class Section:
-    """One result. ``cards``: (figure, meaning). ``sources``: the files it is from and when they were written."""
+    """``cards``: (figure, meaning). ``sources``: the files it is from and when they were written."""
 
     title: str
     facts: tuple[str, ...] = ()

@@ -1,8 +1,3 @@
-"""Run tasks on a dask cluster; a slot is a thread of a worker.
-
-The scheduler itself sends a lost worker's task to another worker.
-"""
-
 from __future__ import annotations
 
 import logging
@@ -20,15 +15,11 @@ _CONNECT_S, _WORKERS_S, _POLL_S, _ASK_S = 10, 30.0, 0.1, 0.5
 
 
 class DaskPool(Pool):
-    """Run tasks on the cluster whose scheduler is at ``address``.
+    """A dask cluster, whose scheduler is at ``address`` (host:port); a slot is a thread of a worker.
 
-    ``address`` is host:port. The workers need this package, and nothing of the sweep's. The scheduler sends a
-    lost worker's task elsewhere until it has cost ``distributed.scheduler.allowed-failures`` workers (by
-    default 3), so no task is sent again from here.
-
-    Raises:
-        EngineUnavailableError: dask is not installed, no scheduler answers, or it has no workers.
-        CancelledError: the user cancelled.
+    The workers need this package, and nothing of the sweep's. The scheduler sends a lost worker's task
+    elsewhere until it has cost ``distributed.scheduler.allowed-failures`` workers, so no task is sent again
+    from here.
     """
 
     def __init__(self, address: str, jobs: int | None, cancelled: Cancelled) -> None:

@@ -1,9 +1,9 @@
-"""Open the engine on which a sweep's solves run.
+"""The engine on which a sweep's solves run: ``processes``, ``processes:4`` or ``dask://host:port``.
 
-The user writes ``processes``, ``processes:4`` or ``dask://host:port``. Every engine
-takes one task at a time per worker and gives a future for it, so that a lost worker costs its own task and no
-other. joblib's ``Parallel`` ends as a whole where one worker dies, and its dask backend is never told of a
-task that the cluster has given up. So this uses joblib's executor (loky) and the clusters' own clients.
+Every engine takes one task at a time per worker and gives a future for it, so that a lost worker costs its
+own task and no other. joblib's ``Parallel`` ends as a whole where one worker dies, and its dask backend is
+never told of a task that the cluster has given up; so this uses joblib's executor (loky) and the clusters'
+own clients.
 """
 
 from __future__ import annotations
@@ -27,11 +27,7 @@ _LOOK_S = 0.5  # how often a process looks for its parent
 
 @dataclass(frozen=True)
 class Engine:
-    """Name an engine.
-
-    ``kind``: one of ``KINDS``. ``address``: host:port of a cluster's scheduler. ``count``: processes;
-    None: one per core.
-    """
+    """``address``: host:port of a cluster's scheduler. ``count``: processes; None: one per core."""
 
     kind: str = "processes"
     address: str = ""
@@ -44,11 +40,7 @@ class Engine:
 
 
 def parse_engine(text: str) -> Engine:
-    """Return the engine that ``text`` names.
-
-    Raises:
-        ValueError: it names none; the message says what to write.
-    """
+    """Raise ValueError where ``text`` names none; the message says what to write."""
     said = text.strip()
     kind, colon, rest = said.partition(":")
     if kind == "processes" and not colon:
@@ -70,19 +62,16 @@ def _is_port(text: str) -> bool:
 
 
 class Result(Protocol):
-    """Stand for a value that is being computed elsewhere. It is a part of ``concurrent.futures.Future``."""
+    """A part of ``concurrent.futures.Future``."""
 
-    def done(self) -> bool:
-        """Return whether there is a result or an error."""
+    def done(self) -> bool: ...
 
-    def result(self) -> Any:
-        """Return the result, or raise the error."""
+    def result(self) -> Any: ...
 
 
 class Pool:
-    """Run tasks on an open engine, at most ``jobs`` at once.
-
-    ``retries``: how often a sweep may send a task again whose worker was lost.
+    """``jobs``: most tasks at once. ``retries``: how often a sweep may send a task again whose worker was
+    lost.
     """
 
     retries = 0
@@ -91,18 +80,18 @@ class Pool:
         self._jobs = jobs
 
     def slots(self) -> int:
-        """Return how many tasks run at once now; workers come and go."""
+        """How many tasks run at once now; workers come and go."""
         return self._room() if self._jobs is None else min(self._jobs, self._room())
 
     def _room(self) -> int:
         raise NotImplementedError
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Result:
-        """Start ``function(argument)`` on a free slot. Both travel by pickle, the function by its name."""
+        """Both travel by pickle, the function by its name."""
         raise NotImplementedError
 
     def is_loss(self, error: BaseException) -> bool:
-        """Return whether ``error`` says that the task's worker was lost. Otherwise the task itself failed."""
+        """Whether the task's worker was lost; otherwise the task itself failed."""
         raise NotImplementedError
 
     def require_open(self) -> None:
@@ -117,9 +106,7 @@ class Pool:
 def open_pool(
     engine: Engine, *, jobs: int | None = None, workers: int = 1, cancelled: Cancelled = never
 ) -> Iterator[Pool]:
-    """Yield the engine, ready for tasks.
-
-    ``jobs``: most tasks at once. ``workers``: cores that each task uses.
+    """Yield the engine. ``jobs``: most tasks at once. ``workers``: cores that each task uses.
 
     Raises:
         EngineUnavailableError: its library is not installed, or nothing answers at its address.
@@ -141,7 +128,7 @@ def open_pool(
 
 
 class ProcessPool(Pool):
-    """Run tasks on ``count`` processes of this machine, each started when first needed.
+    """Processes of this machine, each started when first needed.
 
     By default there are as many as leave each its ``workers`` cores. Each has an executor of its own, so that
     a lost process is known by its task.
@@ -181,7 +168,6 @@ class ProcessPool(Pool):
         return ProcessPoolExecutor(max_workers=1, initializer=_stay_while_wanted, initargs=(os.getpid(),))
 
     def _gather(self) -> None:
-        """Return finished processes to the idle ones; drop lost ones."""
         for future in [future for future in self._busy if future.done()]:
             executor = self._busy.pop(future)
             if isinstance(future.exception(), BrokenProcessPool):
@@ -191,10 +177,7 @@ class ProcessPool(Pool):
 
 
 def _stay_while_wanted(parent: int) -> None:
-    """Ignore Ctrl-C in a new process, and end it with its parent.
-
-    The process also ends where the parent was killed and could tell nobody.
-    """
+    """Ignore Ctrl-C in a new process, and end it with its parent, even if that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True, name="parent").start()
 

@@ -1,8 +1,7 @@
-"""Keep what a sweep has finished, as a file of JSON lines.
+"""What a sweep has finished, as a file of JSON lines.
 
-The first line says what the file is; every other is one finished task. A line counts once it ends in a
-newline, and is on the disk before the sweep goes on. So the file says exactly what was finished, even if a
-process is killed at any moment.
+A line counts once it ends in a newline, and is on the disk before the sweep goes on. So the file says exactly
+what was finished, even if a process is killed at any moment.
 """
 
 from __future__ import annotations
@@ -25,41 +24,31 @@ _HINT = "give another --journal, or remove this one"
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """One finished task: its name and its answer."""
-
     name: str
     data: dict[str, Any]
 
 
 class Journal:
-    """An open journal: old entries and what is being added. Use ``open_journal``."""
+    """Use ``open_journal``."""
 
     def __init__(self, file: FileIO, found: dict[str, JournalEntry]) -> None:
         self._file, self._found = file, found
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return the answer of the task with this key. None where it has not been finished."""
         return self._found[key].data if key in self._found else None
 
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, key: str, name: str, data: Mapping[str, Any]) -> None:
-        """Record a finished task; it is on the disk when this returns.
-
-        Raises:
-            FormatError: the disk is full.
-        """
+        """Record a finished task; it is on the disk when this returns."""
         _append(self._file, _line({"key": key, "name": name, "data": dict(data)}))
         self._found[key] = JournalEntry(name, dict(data))
 
 
 @contextmanager
 def open_journal(path: Path) -> Iterator[Journal]:
-    """Yield the journal at ``path``, new or to be resumed.
-
-    Only this process holds it while it is open. A truncated last line is removed, so that the next one does
-    not continue it.
+    """Yield the journal at ``path``, new or to be resumed, locked. A truncated last line is removed.
 
     Raises:
         FormatError: it cannot be written or is no journal. SchemaVersionError: a newer program wrote it.
@@ -84,13 +73,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
 
 def _append(file: FileIO, line: bytes) -> None:
-    """Write a whole line and wait for the disk.
-
-    Leave nothing of it where that cannot be.
-
-    Raises:
-        FormatError: the disk is full.
-    """
+    """Write a whole line and wait for the disk; leave nothing of it where that cannot be."""
     end = file.seek(0, os.SEEK_END)
     left = memoryview(line)
     try:
@@ -107,13 +90,7 @@ def _append(file: FileIO, line: bytes) -> None:
 
 
 def read_entries(path: Path) -> dict[str, JournalEntry]:
-    """Return the finished tasks of a journal by key, in the order in which they ended.
-
-    The journal may still be being written.
-
-    Raises:
-        FormatError: it cannot be read or is no journal. SchemaVersionError: a newer program wrote it.
-    """
+    """Return the finished tasks of a journal, which may still be being written, by key."""
     try:
         return _parsed(path, path.read_bytes())[0]
     except OSError as error:
@@ -131,10 +108,7 @@ def _line(data: Mapping[str, Any]) -> bytes:
 
 
 def _parsed(path: Path, body: bytes) -> tuple[dict[str, JournalEntry], int]:
-    """Return the finished tasks, and how many bytes are whole lines.
-
-    There is no task where not even the header is whole.
-    """
+    """Return the finished tasks, and how many bytes are whole lines."""
     whole = body.rfind(b"\n") + 1
     if whole == 0 and _header().startswith(body):
         return {}, 0
@@ -169,7 +143,6 @@ def _require_header(path: Path, header: Any) -> None:
 
 
 def _json(line: bytes) -> Any:
-    """Return what is in a line. None where it is not JSON, or holds what is no number."""
     try:
         return json.loads(line.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -181,7 +154,6 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _hold(file: FileIO, path: Path) -> None:
-    """Lock the file where the system can. The lock ends with the process, however it ends."""
     try:
         import fcntl
     except ModuleNotFoundError:

@@ -1,1 +1,0 @@
-"""Hold one module per command: its parser, its run, its output."""

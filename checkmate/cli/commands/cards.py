@@ -1,4 +1,4 @@
-"""Parse and run ``checkmate cards`` and ``plan``: which card a step fits, and what it reaches there."""
+"""``checkmate cards`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _EXIT_CODES = "Exit codes: 0 it fits some card, 3 it is proved to fit none, 4 th
 
 
 def add_cards(commands: Any, common: Any) -> None:
-    """Add ``cards`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "cards",
@@ -32,7 +31,6 @@ def add_cards(commands: Any, common: Any) -> None:
 
 
 def add_plan(commands: Any, common: Any) -> None:
-    """Add ``plan`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "plan",
@@ -101,7 +99,6 @@ def _cards(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def traces(options: argparse.Namespace) -> bool:
-    """Return whether the command is ``plan`` of a model. TensorFlow traces a model."""
     if options.command is not _plan:
         return False
     from checkmate.graphs.by_name import names_graph

@@ -1,4 +1,4 @@
-"""Parse and run ``checkmate certify``; say what a certificate proves, and how near a schedule is to it."""
+"""``checkmate certify``; what a certificate proves, and how near a schedule is to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _OPTIMAL = 1e-6  # a share of the cost that rounding may take
 
 
 def add_certify(commands: Any, common: Any) -> None:
-    """Add ``certify`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "certify",
@@ -81,7 +80,6 @@ def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def no_certificate(seconds: float) -> ExitCode:
-    """Say that none was made in time; return the exit code."""
     output.complain(f"no certificate was made in {seconds:g} s", "give it more time: --time-limit 600")
     return ExitCode.NO_SCHEDULE
 
@@ -99,10 +97,8 @@ def _cost_of(graph: Graph, given: SolveResult, budget: int) -> float:
 
 @dataclass(frozen=True)
 class Proved:
-    """What is proved for a budget, and the cost of a schedule.
-
-    ``cost``: no schedule within ``budget_bytes`` costs less; None: none fits. ``schedule_cost``: infinite
-    where there is no schedule.
+    """``cost``: no schedule within ``budget_bytes`` costs less; None: none fits. ``schedule_cost``: infinite
+    without a schedule.
     """
 
     budget_bytes: int
@@ -111,13 +107,12 @@ class Proved:
 
     @property
     def gap(self) -> float | None:
-        """Return the share of the schedule's cost that may be saved at most."""
+        """The share of the schedule's cost that may be saved at most."""
         if self.cost is None or not math.isfinite(self.schedule_cost):
             return None
         return max(0.0, 1 - self.cost / self.schedule_cost) if self.schedule_cost else 0.0
 
     def facts(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
         return {
             "claim": "infeasible" if self.cost is None else "cost",
             "budget_bytes": self.budget_bytes,
@@ -140,7 +135,7 @@ class Proved:
 
 
 def proved_by(graph: Graph, path: Path, schedule: CheckReport | None = None) -> Proved:
-    """Return what the certificate in ``path`` proves; it is checked.
+    """Check the certificate in ``path``; return what it proves.
 
     Raises:
         FormatError, ScheduleError: it is no certificate for this graph. VerificationError: it does not hold.
@@ -165,15 +160,12 @@ def proved_by(graph: Graph, path: Path, schedule: CheckReport | None = None) -> 
 
 @dataclass(frozen=True, eq=False)
 class Certified:
-    """A certificate that was written to ``path``, and what it says of the schedule beside it."""
-
     graph: Graph
     certificate: Certificate
     proved: Proved
     path: Path
 
     def facts(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
         found = self.certificate
         return {
             **self.proved.facts(),
@@ -205,9 +197,6 @@ def certified(
     """Make a certificate and write it; None where there was not enough time for any.
 
     ``known_cost``: of the schedule beside it; infinite where there is none.
-
-    Raises:
-        FormatError: the file cannot be written.
     """
     from checkmate import planning
     from checkmate.formats.schedule import write_certificate

@@ -1,5 +1,3 @@
-"""Parse and run ``checkmate check``."""
-
 from __future__ import annotations
 
 import argparse
@@ -23,7 +21,6 @@ _LISTED = 30  # the most recomputations that are listed in words; --json lists a
 
 
 def add_check(commands: Any, common: Any) -> None:
-    """Add ``check`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "check",
@@ -83,7 +80,6 @@ def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _false_claims(result: SolveResult, found: CheckReport) -> list[str]:
-    """Return where the schedule's own figures are wrong. Its peak or cost differs from that of the replay."""
     claims = []
     if result.peak_bytes and result.peak_bytes != found.peak_bytes:
         claims.append(

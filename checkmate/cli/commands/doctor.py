@@ -1,8 +1,3 @@
-"""Parse and run ``checkmate doctor``.
-
-It tells what this machine can do and what is missing.
-"""
-
 from __future__ import annotations
 
 import argparse
@@ -28,7 +23,6 @@ _REPORT = Path("checkmate-doctor.md")
 
 
 def add_doctor(commands: Any, common: Any) -> None:
-    """Add ``doctor`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "doctor",
@@ -63,10 +57,8 @@ def add_doctor(commands: Any, common: Any) -> None:
 
 
 def main_alone(arguments: Sequence[str], error: ImportError) -> int:
-    """Run ``doctor`` although the other commands cannot be imported.
-
-    ``error`` is the reason; any other command reports it. The errors of a library at the process's edge are
-    reported as ``checkmate.cli.main`` does.
+    """Run ``doctor`` although the other commands cannot be imported: ``error``, which any other command
+    reports.
     """
     if list(arguments[:1]) != ["doctor"]:
         complain(
@@ -151,13 +143,7 @@ def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, inte
 
 
 def _write(output: Path, text: str) -> None:
-    """Write the report.
-
-    ``checkmate.formats`` is not used: it needs numpy, which may be broken.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    """``checkmate.formats`` is not used: it needs numpy, which may be broken."""
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,8 +1,3 @@
-"""Parse and run ``checkmate explain``.
-
-It says what an out-of-memory log or a profile of TensorFlow tells about memory.
-"""
-
 from __future__ import annotations
 
 import argparse
@@ -22,7 +17,6 @@ _ROWS = 20
 
 
 def add_explain(commands: Any, common: Any) -> None:
-    """Add ``explain`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "explain",

@@ -1,5 +1,3 @@
-"""Parse and run ``checkmate frontier``; write its files."""
-
 from __future__ import annotations
 
 import argparse
@@ -21,7 +19,6 @@ _ENDINGS = (".svg", ".csv", ".json", ".json.gz")
 
 
 def add_frontier(commands: Any, common: Any) -> None:
-    """Add ``frontier`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "frontier",
@@ -124,10 +121,7 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _curves(options: argparse.Namespace, graphs: list[Graph], interrupt: Interrupt) -> list[TradeOff]:
-    """Return the curves, made one after the other or on an engine.
-
-    After a cancel, curves that were not begun are left out.
-    """
+    """After a cancel, curves that were not begun are left out."""
     from checkmate import python_api
     from checkmate.solvers.registry import BASELINES
 
@@ -152,13 +146,6 @@ def _curves(options: argparse.Namespace, graphs: list[Graph], interrupt: Interru
 
 
 def _outputs(wanted: list[Path], graph: Path, *, several: bool) -> list[Path]:
-    """Return the files to write for this graph.
-
-    ``{graph}`` in a name becomes the name of the graph's file.
-
-    Raises:
-        UsageError: there are several graphs and one name for all.
-    """
     stem = graph.name.removesuffix(".gz").removesuffix(".json")
     for path in wanted:
         if several and "{graph}" not in path.name:
@@ -175,11 +162,6 @@ def _require_different(paths: list[Path]) -> None:
 
 
 def write(path: Path, found: TradeOff) -> None:
-    """Write the curve in the format that the file's name ends in.
-
-    Raises:
-        UsageError: it ends in none of them. FormatError: it cannot be written.
-    """
     from checkmate.charts.frontier import svg_text
     from checkmate.formats.files import write_bytes, write_json
     from checkmate.frontiers.table import csv_text, facts
@@ -219,7 +201,7 @@ def _output_as(ending: str) -> Callable[[str], Path]:
 
 @common_options.typed
 def _budgets(text: str) -> int | tuple[Budget, ...]:
-    """Return a number of budgets, or a list of budgets. A number of a thousand and more is bytes."""
+    """A number of a thousand and more is bytes."""
     if text.strip().isdecimal() and int(text) <= _MOST:
         if int(text) < 2:
             raise ValueError("a curve needs at least two budgets; write 12, or a list like 25%,50%,8GiB")

@@ -1,4 +1,4 @@
-"""Parse and run ``checkmate info``, of one graph or two side by side, and ``checkmate list``."""
+"""``checkmate info``, of one graph or two side by side, and ``checkmate list``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,6 @@ def _unavailable(row: Mapping[str, Any]) -> str:
 
 
 def elsewhere_note(graph: Graph) -> str:
-    """Return what it means that the graph is another machine's. Empty where it is this machine's."""
     words = elsewhere_words(graph)
     return (
         f"{words}: seconds and scratch memory may differ; export and verify work both out again"
@@ -83,7 +82,6 @@ def elsewhere_note(graph: Graph) -> str:
 
 
 def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
-    """Return what ``info`` prints."""
     device = graph.device
     reached, bound = facts["minimum_reached_bytes"], facts["minimum_bound_bytes"]
     least = f"{format_bytes(reached)} reached by the fast heuristic"

@@ -1,5 +1,3 @@
-"""Parse and run ``checkmate max-batch``: the largest batch of graph files and models within a budget."""
-
 from __future__ import annotations
 
 import argparse
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def add_max_batch(commands: Any, common: Any) -> None:
-    """Add ``max-batch`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "max-batch",
@@ -140,7 +137,6 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def traces(options: argparse.Namespace) -> bool:
-    """Return whether the command is ``max-batch`` of a model. TensorFlow traces a model."""
     if options.command is not _max_batch:
         return False
     from checkmate.graphs.by_name import names_graph
@@ -150,8 +146,6 @@ def traces(options: argparse.Namespace) -> bool:
 
 @dataclass(frozen=True)
 class _Subject:
-    """A model or graph as it was named, and the files for its schedule and graph."""
-
     options: argparse.Namespace
     name: str
     schedule: Path | None
@@ -204,7 +198,6 @@ def _found(
     report: Report,
     interrupt: Interrupt,
 ) -> list[MaxBatch | CheckmateError]:
-    """Search for each model in turn, or for all on an engine; a search without an answer is its error."""
     from checkmate.largest.batch import max_batch
     from checkmate.largest.of_model import scaling_of
     from checkmate.largest.on_engine import max_batches_on
@@ -285,11 +278,6 @@ def _show(
 
 
 def _exit_code(found: Sequence[MaxBatch | CheckmateError], measured: Sequence[MeasuredSize]) -> int:
-    """Return the exit code.
-
-    130: interrupted. 0: there is a batch. 3: it is proved that there is none. Otherwise the code of the
-    error.
-    """
     codes = {one.exit_code if isinstance(one, CheckmateError) else 0 for one in found}
     stopped = any(not isinstance(one, CheckmateError) and one.cancelled for one in found)
     if stopped or any(one.cancelled for one in measured) or ExitCode.INTERRUPTED in codes:
@@ -306,14 +294,6 @@ def _require_alone(options: argparse.Namespace) -> None:
 
 
 def _files(options: argparse.Namespace, model: str, *, several: bool) -> tuple[Path | None, Path | None]:
-    """Return the files for this model's schedule and graph.
-
-    ``{graph}`` in a name becomes the model's name.
-
-    Raises:
-        UsageError: there are several models and one name for all, or a file would take the place of
-        another.
-    """
     name = _stem(Path(model).name).replace(":", "-")
     paths = []
     for given in (options.output, options.graph_output):
@@ -352,11 +332,7 @@ def _require_different(paths: list[Path]) -> None:
 
 
 def _write(found: MaxBatch, measured: MeasuredSize, subject: _Subject) -> None:
-    """Write the schedule and the graph of the largest batch.
-
-    If a batch was measured, that one is written: a graph that was traced at that batch, ready to be
-    exported.
-    """
+    """If a batch was measured, the graph that was traced there is written, ready to be exported."""
     from checkmate.formats import write_graph, write_schedule
     from checkmate.largest.of_model import LargestBatch
 

@@ -1,5 +1,3 @@
-"""Print what ``checkmate max-batch`` found, proved and measured."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -16,11 +14,6 @@ if TYPE_CHECKING:
 
 
 def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
-    """Return what ``--json`` prints.
-
-    Batches are in examples, sizes in bytes, costs in the graph's unit, of the step at ``batch``. All of it is
-    about the extrapolated step, except ``measured``.
-    """
     from checkmate.largest.batch import forward_cost
 
     result, graph = found.result, found.graph
@@ -44,7 +37,6 @@ def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
 
 
 def answer_facts(found: MaxBatch | MaxInput) -> dict[str, Any]:
-    """Return what ``--json`` prints of the step at the largest batch or input."""
     result, graph = found.result, found.graph
     return {
         "format": "checkmate-max-batch",
@@ -68,7 +60,6 @@ def answer_facts(found: MaxBatch | MaxInput) -> dict[str, Any]:
 
 
 def text(found: MaxBatch, measured: MeasuredSize, files: Sequence[Path]) -> str:
-    """Return the result in words."""
     result, graph = found.result, found.graph
     assert result.cost is not None and result.peak_bytes is not None
     extra = format_overhead(result.cost, result.base_cost)
@@ -119,11 +110,7 @@ def _rule(found: MaxBatch) -> str:
 
 
 def measured_facts(found: MeasuredSize, unit: str, say: Callable[[int], Any] = int) -> dict[str, Any]:
-    """Return the measurement as JSON-able data.
-
-    ``unit``: the name of a size. ``say``: makes a size's value. Bytes are on the allocator's meter; seconds
-    are of one warm step.
-    """
+    """``unit``: the name of a size; ``say`` makes its value."""
     best = found.fitting
     told: dict[str, Any] = {
         unit: None if best is None else say(best.size),
@@ -157,7 +144,6 @@ def measured_facts(found: MeasuredSize, unit: str, say: Callable[[int], Any] = i
 
 
 def measured_lines(found: MeasuredSize, unit: str, say: Callable[[int], str] = str) -> list[str]:
-    """Return the measurement in words, indented."""
     best = found.fitting
     missed = [f"  tried     {unit} {say(one.size)}: {one.why}" for one in found.tried if one.why]
     if best is None or best.result is None or best.result.cost is None or best.graph is None:

@@ -1,7 +1,4 @@
-"""Run ``checkmate max-batch --dimension input``.
-
-It finds the largest input instead of the largest batch.
-"""
+"""``checkmate max-batch --dimension input``."""
 
 from __future__ import annotations
 
@@ -30,13 +27,6 @@ _QUICK = 224  # greatest height in pixels of the step that is timed first
 def run(
     options: argparse.Namespace, interrupt: Interrupt, schedule: Path | None, graph_file: Path | None
 ) -> int:
-    """Run the command with the ``options`` of ``max-batch``.
-
-    Both files are known to be writable.
-
-    Raises:
-        UsageError: a graph file is given, whose sizes cannot be changed, or the input is no image.
-    """
     from checkmate.formats import write_graph, write_schedule
     from checkmate.graphs.paper import is_paper_name
     from checkmate.largest.input_size import max_input, size_at
@@ -106,10 +96,6 @@ def _measured(
 
 
 def _sizes_to_measure(options: argparse.Namespace, found: MaxInput, make: Make, aspect: Size) -> SizeSteps:
-    """Return the heights to measure in steps of pixels, from the largest found downwards.
-
-    A small one, no larger than the size found, is timed first.
-    """
     from checkmate.largest.input_size import STEP, size_at
     from checkmate.largest.measured import input_steps
 
@@ -169,10 +155,6 @@ def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) ->
 
 
 def facts(found: MaxInput) -> dict[str, Any]:
-    """Return what ``--json`` prints.
-
-    Sizes are [height, width] in pixels, memory is in bytes, costs are in the graph's unit.
-    """
     return {
         **answer_facts(found),
         "dimension": "input",
@@ -186,7 +168,6 @@ def facts(found: MaxInput) -> dict[str, Any]:
 
 
 def text(found: MaxInput) -> str:
-    """Return the result in words."""
     from checkmate.largest.input_size import STEP
 
     result, graph = found.result, found.graph

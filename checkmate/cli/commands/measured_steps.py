@@ -1,4 +1,4 @@
-"""Parse and run ``profile``, ``verify``, ``export`` and ``run``: what measures a model's step."""
+"""``profile``, ``verify``, ``export`` and ``run``: what measures a model's step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_profile(commands: Any, common: Any) -> None:
-    """Add ``profile`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "profile",
@@ -34,7 +33,6 @@ def add_profile(commands: Any, common: Any) -> None:
 
 
 def add_export(commands: Any, common: Any) -> None:
-    """Add ``export`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "export",
@@ -50,7 +48,6 @@ def add_export(commands: Any, common: Any) -> None:
 
 
 def add_verify(commands: Any, common: Any) -> None:
-    """Add ``verify`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "verify",
@@ -63,7 +60,6 @@ def add_verify(commands: Any, common: Any) -> None:
 
 
 def add_run(commands: Any, common: Any) -> None:
-    """Add ``run`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "run",
@@ -90,10 +86,7 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_scheduled(parser: argparse.ArgumentParser, *, over: str = "") -> None:
-    """Add the model, its schedule and graph, and the budget on the meter.
-
-    ``over``: what the help adds on a schedule that is over that budget.
-    """
+    """``over``: what the help adds on a schedule that is over the budget."""
     parser.add_argument("model", metavar="MODEL", help="the model that the graph was profiled from")
     parser.add_argument("schedule", type=Path, metavar="S.json", help="a schedule file for this graph")
     parser.add_argument(

@@ -1,5 +1,3 @@
-"""Parse and run ``checkmate report``: one page of results."""
-
 from __future__ import annotations
 
 import argparse
@@ -13,7 +11,6 @@ _TITLE = "Results of Checkmate Explorer"
 
 
 def add_report(commands: Any, common: Any) -> None:
-    """Add ``report`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "report",

@@ -1,7 +1,4 @@
-"""Parse and run ``checkmate solve``.
-
-The question is for a budget, or for the least memory within a cost, perhaps with constraints.
-"""
+"""``checkmate solve``: for a budget, or for the least memory within a cost, perhaps with constraints."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ _MINIMUM_SHARE, _MINIMUM_S = 0.2, 5.0
 
 
 def add_solve(commands: Any, common: Any) -> None:
-    """Add ``solve`` to the parser of all commands."""
     parser = common_options.add_command(
         commands,
         "solve",
@@ -83,7 +79,7 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """What to solve: exactly one of ``budget`` and ``max_overhead`` (a fraction, infinite for any) is set."""
+    """Exactly one of ``budget`` and ``max_overhead`` (a fraction, infinite for any) is set."""
 
     graph: Graph
     budget: Budget | None
@@ -94,20 +90,18 @@ class _Question:
 
     @property
     def certifiable(self) -> bool:
-        """Return whether a certificate could say what is asked."""
         return self.budget is not None and self.constraints.is_empty
 
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """A result, and ``least`` if the least memory was asked for."""
+    """``least`` is set if the least memory was asked for."""
 
     graph: Graph
     result: SolveResult
     least: LeastMemory | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return the schedule file's content, with what is known of the least memory."""
         from checkmate.formats.schedule import result_to_json
 
         facts = result_to_json(self.graph, self.result)

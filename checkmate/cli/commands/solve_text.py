@@ -1,5 +1,3 @@
-"""What ``checkmate solve`` prints: a schedule, or the least memory, and who proves what is claimed."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
-    """Return what ``solve`` prints."""
     head = f"{graph.name} within {format_bytes(result.budget_bytes)}: {_status(result)}"
     if result.schedule is None:
         said = [f"  {line}" for line in (result.message, _advice(result)) if line]
@@ -73,11 +70,6 @@ def _advice(result: SolveResult) -> str:
 
 
 def least_facts(found: LeastMemory) -> dict[str, Any]:
-    """Return what is known of the least memory.
-
-    ``max_overhead`` is a fraction, null for any; ``cost_cap`` is the limit on the cost. The bound is in
-    bytes. ``proved`` says whether the peak is the minimum.
-    """
     unlimited = found.max_overhead is None
     return {
         "max_overhead": found.max_overhead,
@@ -91,7 +83,6 @@ def least_facts(found: LeastMemory) -> dict[str, Any]:
 
 
 def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
-    """Return what ``solve --max-overhead`` prints."""
     from checkmate import planning
 
     result = found.result
@@ -130,11 +121,8 @@ _VERIFIED = "verified apart from the solver, with exact sums"
 
 
 def proof_of(graph: Graph, result: SolveResult, cancelled: Cancelled, *, certifiable: bool) -> str:
-    """Return how a claim about every schedule is proved.
-
-    ``verified``: by a certificate that was made and checked now. ``solver``: by the solver alone, as any
-    bound is that leaves a gap. Empty: the result claims nothing of every schedule. ``certifiable``: a
-    certificate could say what was asked.
+    """``verified``: by a certificate that was made and checked now; ``solver``: by the solver alone; or
+    nothing is claimed.
     """
     from checkmate import planning
 
@@ -146,7 +134,6 @@ def proof_of(graph: Graph, result: SolveResult, cancelled: Cancelled, *, certifi
 
 
 def proof_lines(result: SolveResult, proof: str, *, certifiable: bool) -> list[str]:
-    """Return the line on who proves a claim, if there is one."""
     if not proof:
         return []
     what = "bound" if result.status is SolveStatus.FEASIBLE else "proof"

@@ -1,5 +1,3 @@
-"""Parse and run ``checkmate explore`` and ``checkmate desktop``: the window, and its entry in the menu."""
-
 from __future__ import annotations
 
 import argparse
