@@ -195,9 +195,9 @@ def _result_lines(found: VerificationReport) -> list[str]:
         same = "not compared"
     elif results["equal"]:
         same = "bitwise equal to the plain step's" if results["bitwise"] else "equal, but for rounding"
-    worst, apart = results["worst_of_largest"], "no difference"
-    if worst["error"]:
-        most = f"at most {worst['error']:.1e} of an array ({worst['name']})"
+    worst, apart = results["worst"], "no difference"
+    if worst["relative_error"]:
+        most = f"at most {worst['relative_error']:.1e} of an array ({worst['name']})"
         apart = f"{results['overall_relative_error']:.1e} apart overall, {most}"
     lines = [f"  results        {same}, equation by equation; compiled by XLA {apart} (measured)"]
     if loss["plain"] is not None and loss["optimized"] is not None:

@@ -86,7 +86,7 @@ def _seconds(graph: Graph, schedule: Schedule, compared: Compared) -> dict[str, 
 def _results(graph: Graph, compared: Compared) -> dict[str, Any]:
     exact, usual = compared.exact, compared.compiled
     worst = None if usual is None else {"name": usual.where, "relative_error": usual.worst}
-    largest = None if usual is None else {"name": usual.where, "error": usual.worst}
+    largest = None if usual is None else {"name": usual.largest[0], "error": usual.largest[1]}
     return {
         "compared": "results",
         "equal": None if exact is None else _equal(exact),
