@@ -21,6 +21,7 @@ from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.batch import cost_limit
+from checkmate.largest.sized_steps import STEP, Size, SizedStep, size_at
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.bounds import run_once_bound
@@ -32,11 +33,8 @@ from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.solvers.tolerances import ROUNDING
 from checkmate.units import format_bytes
 
-STEP = 32  # pixels
 _LARGEST = 2**15  # pixels of height
 _GUESSES = 5  # of a size, from how need grows
-Size = tuple[int, int]  # height, width
-Make = Callable[[Size], Graph]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +64,8 @@ class MaxInput:
         return self.size == self.memory_size
 
 
-def size_at(level: int, aspect: Size) -> Size:
-    height, width = aspect
-    return STEP * level, STEP * max(1, round(level * width / height))
-
-
 def max_input(
-    make: Make,
-    aspect: Size,
+    step: SizedStep,
     budget_bytes: int,
     *,
     max_overhead: float | None = None,
@@ -93,12 +85,9 @@ def max_input(
     """
     require_overhead(max_overhead)
     begun = time.perf_counter()
-    search = _InputSizeSearch(
-        make, aspect, budget_bytes, max_overhead, options or SolveOptions(), report, cancelled
-    )
+    search = _InputSizeSearch(step, budget_bytes, max_overhead, options or SolveOptions(), report, cancelled)
     search.run()
-    graph = search.graph(search.low)
-    seconds = time.perf_counter() - begun
+    graph, seconds = search.graph(search.low), time.perf_counter() - begun
     result = with_schedule(
         Problem(graph, budget_bytes), "auto", search.steps, lower_bound=graph.base_cost, seconds=seconds
     )
@@ -114,8 +103,7 @@ def max_input(
 class _InputSizeSearch:
     """``low`` has a schedule; the levels above ``high`` have none."""
 
-    make: Make
-    aspect: Size
+    step: SizedStep
     budget: int
     max_overhead: float | None
     options: SolveOptions
@@ -130,13 +118,13 @@ class _InputSizeSearch:
     made: dict[int, Graph] = field(default_factory=dict)
 
     def size(self, level: int) -> Size:
-        return size_at(level, self.aspect)
+        return size_at(level, self.step.aspect)
 
     def graph(self, level: int) -> Graph:
         if level not in self.made:
-            height, width = self.size(level)
+            height, width = size = self.size(level)
             self.report(Progress("input", message=f"the step at {height} x {width}"))
-            self.made[level] = self.make((height, width))
+            self.made[level] = self.step.at(size)
         return self.made[level]
 
     def run(self) -> None:
@@ -182,7 +170,7 @@ class _InputSizeSearch:
         Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where
         that leads nowhere.
         """
-        low, level, tries = 0, max(1, min(top, round(self.aspect[0] / STEP))), 0
+        low, level, tries = 0, max(1, min(top, round(self.step.aspect[0] / STEP))), 0
         while low < top:
             stop_if(self.cancelled)
             fixed, bytes_, tries = self.graph(level).fixed_bytes, need(level), tries + 1

@@ -1,15 +1,14 @@
-"""The largest size, measured: the step is traced there, scheduled and run.
+"""The largest size, measured: the step is traced there, scheduled and run, and at smaller sizes while it is
+over.
 
-Where its peak is over, smaller sizes are tried. What was extrapolated counts requested bytes. A device's
-allocator hands out chunks, and a step traced at that very size may be folded differently. Only a step that
-was run shows that the size fits.
+What was extrapolated counts requested bytes. A device's allocator hands out chunks, and a step traced at that
+very size may be folded differently: only a step that was run shows that the size fits.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
-from checkmate.largest.input_size import STEP, MaxInput, Size, size_at
+from checkmate.largest.sized_steps import Size, size_at
 from checkmate.machine.device_memory import free_bytes, gpu_number
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.request import ModelRequest
@@ -27,7 +26,6 @@ from checkmate.units import format_bytes, format_seconds, plural
 
 if TYPE_CHECKING:
     from checkmate.backends.tf.plain import MeterHistory
-    from checkmate.largest.try_size import TriedSchedule
 
 _MEASURED, _TRACED = 4, 12  # sizes at most
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
@@ -39,70 +37,46 @@ _PROCESS = 2 * 2**30  # bytes that TensorFlow itself and the traced graphs take 
 
 
 @dataclass(frozen=True)
-class SizeSteps(ABC):
-    """The sizes that may be measured, from the largest downwards.
+class SizeSteps:
+    """The sizes that may be measured, from ``size``, which was found by extrapolation, downwards.
 
-    The largest is the one that was found by extrapolation. ``quick`` is a small plain step with
-    ``quick_fixed`` fixed bytes; a step at ``size`` should take ``times`` as long as it.
+    They are batches; with an ``aspect`` (height and width), levels of an image's height. ``quick`` is a small
+    plain step with ``quick_fixed`` fixed bytes; a step at ``size`` should take ``times`` as long as it.
     """
 
     size: int
     quick: ModelRequest
     quick_fixed: int
     times: float
+    aspect: Size | None = None
 
-    @abstractmethod
-    def request_at(self, size: int) -> ModelRequest:
-        """Return what to trace at a size."""
-
-    @abstractmethod
-    def smaller(self, size: int, share: float) -> int:
-        """Return a size that should need ``share`` of what ``size`` does."""
-
-
-class BatchSteps(SizeSteps):
-    """Sizes are batches."""
+    @classmethod
+    def below(
+        cls, size: int, quick: ModelRequest, small: Graph, found: SolveResult, aspect: Size | None = None
+    ) -> SizeSteps:
+        """``found`` is the schedule at ``size``, ``small`` the step of ``quick``."""
+        cost = found.cost or found.base_cost
+        times = cost / small.base_cost if small.base_cost > 0 else 1.0
+        return cls(size, quick, small.fixed_bytes, times, aspect)
 
     def request_at(self, size: int) -> ModelRequest:
-        """Return what to trace at a batch."""
-        return self.quick.at_batch(size)
-
-    def smaller(self, size: int, share: float) -> int:
-        """Return a batch that should need ``share`` of what ``size`` does."""
-        return math.floor(size * share)
-
-
-@dataclass(frozen=True)
-class InputSteps(SizeSteps):
-    """Sizes are levels of an image's height, in steps of pixels. ``aspect``: height and width."""
-
-    aspect: Size
-
-    def request_at(self, size: int) -> ModelRequest:
-        """Return what to trace at a level."""
+        if self.aspect is None:
+            return self.quick.at_batch(size)
         channels = self.quick.input_shape[2] if self.quick.input_shape else 3
         return replace(self.quick, input_shape=(*size_at(size, self.aspect), channels))
 
     def smaller(self, size: int, share: float) -> int:
-        """Return a level that should need ``share`` of what ``size`` does."""
-        return math.floor(size * math.sqrt(share))
-
-
-def input_steps(quick: ModelRequest, found: MaxInput, aspect: Size, small: Graph) -> InputSteps:
-    """Return the heights to measure, from the largest found downwards. ``small`` is the step of ``quick``."""
-    cost = found.result.cost or found.result.base_cost
-    times = cost / small.base_cost if small.base_cost > 0 else 1.0
-    return InputSteps(found.size[0] // STEP, quick, small.fixed_bytes, times, aspect)
+        """Return a size that should need ``share`` of what ``size`` does."""
+        return math.floor(size * (share if self.aspect is None else math.sqrt(share)))
 
 
 @dataclass(frozen=True, eq=False)
 class TriedSize:
-    """One size that was tried.
+    """One size that was tried; ``why`` says that it does not fit.
 
     ``predicted_bytes`` and ``peak_bytes`` are on the allocator's meter, the largest of several steps: before
     the run, and in it. ``requested_bytes`` is what the ops asked for at once, measured, fixed bytes included.
-    It and ``peak_bytes`` are None where nothing was run. ``seconds`` are of one warm step. ``why`` says that
-    it does not fit; empty where it does.
+    None: nothing was run. ``seconds`` are of one warm step.
     """
 
     size: int
@@ -119,9 +93,9 @@ class TriedSize:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSize:
-    """What measuring showed.
+    """``tried`` is in order. ``note`` says why nothing was measured, or why it ended without a size that
+    fits.
 
-    ``tried`` is in order. ``note`` says why nothing was measured, or why it ended without a size that fits.
     ``seconds`` are of all of it; ``estimate_s`` is the time expected of one measurement, None where there was
     no estimate.
     """
@@ -134,15 +108,12 @@ class MeasuredSize:
 
     @property
     def fitting(self) -> TriedSize | None:
-        """Return the largest size that was measured within the budget."""
         return max((one for one in self.tried if not one.why), key=lambda one: one.size, default=None)
 
 
 @dataclass
 class _Measuring:
-    """A search for a size that fits.
-
-    ``cancelled`` is also true when the time is up. ``allowed`` is what a schedule may need: the budget, or
+    """``cancelled`` is also true when the time is up. ``allowed`` is what a schedule may need: the budget, or
     less where the device has less.
     """
 
@@ -158,14 +129,10 @@ class _Measuring:
     allowed: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Allow the whole budget."""
         self.allowed = self.budget
 
     def run(self) -> str:
-        """Try smaller sizes until one fits, then narrow the range.
-
-        Then try sizes between it and the last that does not fit. Return why none fits, or an empty string.
-        """
+        """Try smaller sizes until one fits, then narrow the range; return why none fits, or ""."""
         low, high = 0, self.sizes.size + 1
         size = self.sizes.size
         while size > low and len(self.tried) < _TRACED and self._measured() < _MEASURED:
@@ -184,10 +151,7 @@ class _Measuring:
         return sum(one.peak_bytes is not None for one in self.tried)
 
     def _try(self, size: int) -> tuple[TriedSize, float]:
-        """Try one size; return it, and the share of it that should fit.
-
-        The share is for a size that does not fit.
-        """
+        """Return the size as it was tried, and the share of it that should fit where it does not."""
         from checkmate.largest.try_size import CappedSolver, try_size
 
         try:
@@ -218,19 +182,10 @@ class _Measuring:
             return replace(tried, why=why), share
         self.known = self.known.after(shown, found.graph.fixed_bytes, found.predicted_bytes)
         share = (self.allowed - fixed) / max(1, shown.peak_bytes - fixed)
-        return self._with_measured(tried, found), share
-
-    def _with_measured(self, tried: TriedSize, found: TriedSchedule) -> TriedSize:
-        """Return the size with what its step was measured to hold."""
-        shown = found.measured
-        assert shown is not None
-        over = shown.peak_bytes - self.budget
-        why = (
-            f"its measured peak {format_bytes(shown.peak_bytes)} is over by {format_bytes(over)}"
-            if over > 0
-            else ""
-        )
-        return replace(
+        peak, why = format_bytes(shown.peak_bytes), ""
+        if shown.peak_bytes > self.budget:
+            why = f"its measured peak {peak} is over by {format_bytes(shown.peak_bytes - self.budget)}"
+        measured = replace(
             tried,
             peak_bytes=shown.peak_bytes,
             requested_bytes=shown.requested_peak_bytes,
@@ -239,12 +194,12 @@ class _Measuring:
             meter=shown.meter,
             why=why,
         )
+        return measured, share
 
     def _room_for(self, size: int, error: CheckmateError) -> float:
         """Return the share of ``size`` that the device should have room for.
 
-        What ``error`` says is free is all that is allowed from now on. The largest size was found for the
-        whole budget, and should shrink as the room does.
+        What ``error`` says is free is all that is allowed from now on.
         """
         free, fixed = error.details.get("free_bytes"), error.details.get("fixed_bytes")
         if free is None or fixed is None or int(_SPARE * free) + fixed >= self.allowed:
@@ -266,13 +221,11 @@ def measure_largest(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> MeasuredSize:
-    """Measure the largest size, or the next smaller one that fits.
+    """Measure the largest size, or the next smaller one that fits ``budget_bytes`` on the device's meter.
 
-    The step is measured against ``budget_bytes``. The budget is on the device's meter. ``steps`` is the
-    schedule known at the largest size. ``max_overhead`` is as for ``max_batch``, of the traced step. Unless
-    ``always``, nothing is measured where the device has too little free for the budget, or one measurement
-    should take longer than ``limit_s``; and measuring ends after that. Cancelling (also Ctrl-C) keeps what
-    was measured.
+    ``steps`` is the schedule known at the largest size. Unless ``always``, nothing is measured where the
+    device has too little free for the budget, or one measurement should take longer than ``limit_s``; and
+    measuring ends after that. Cancelling (also Ctrl-C) keeps what was measured.
 
     Raises:
         CheckmateError: only where ``always``; else its sentence is the note.
@@ -312,11 +265,7 @@ def measure_largest(
 
 
 def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
-    """Return why a step should not be run on this machine.
-
-    The step needs ``budget_bytes``. The text is empty if the step may be run. ``kind`` is ``cpu`` or ``gpu``;
-    ``number`` is the GPU's.
-    """
+    """Return why a step that needs ``budget_bytes`` should not be run on this ``cpu`` or ``gpu``, or ""."""
     free = free_bytes(kind, number)
     where = "this machine" if kind == "cpu" else "the GPU"
     if free is None:
@@ -334,7 +283,6 @@ def _no_room(request: ModelRequest, budget_bytes: int) -> str:
 
 
 def _too_slow(expected_s: float, limit_s: float) -> str:
-    """Say that measuring a step should take longer than the limit."""
     expected = f"measuring it should take {format_seconds(expected_s)}"
     return f"{expected}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
 

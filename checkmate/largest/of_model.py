@@ -12,7 +12,7 @@ from checkmate.graphs.by_name import build_paper_graph, graph_path, is_graph_fil
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult
 from checkmate.largest.batch import MaxBatch, max_batch
-from checkmate.largest.measured import BatchSteps, MeasuredSize, SizeSteps, measure_largest
+from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
 from checkmate.largest.scaling import BatchScaling, traced_at_two, with_fixed_bytes
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import ModelRequest
@@ -25,7 +25,7 @@ MEASURE_LIMIT_S = 120.0
 class LargestBatch:
     """The largest batch found by extrapolation, and what measuring it showed.
 
-    ``measured.fitting`` is the largest batch that was run within the budget; None where none was.
+    ``measured.fitting`` is the largest batch that was run within the budget, or None.
     """
 
     found: MaxBatch
@@ -33,7 +33,7 @@ class LargestBatch:
 
     @property
     def batch(self) -> int:
-        """Return the largest batch in examples: the measured one, else the extrapolated one."""
+        """Return the measured batch, else the extrapolated one, in examples."""
         best = self.measured.fitting
         return self.found.batch if best is None else best.size
 
@@ -72,11 +72,10 @@ def scaling_of(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> BatchScaling:
-    """Return how the step scales.
+    """Return how the step scales: of a graph by extrapolation, of a model by tracing it at two batches.
 
-    It is known for a graph by extrapolation, for a model by tracing it at two batches. ``batch_size`` is what
-    a graph's sizes are for, where it does not say; for a model it is the first of the two to trace.
-    ``fixed_bytes`` take the place of the graph's own.
+    ``batch_size`` is what a graph's sizes are for, where it does not say; for a model it is the first of the
+    two to trace. ``fixed_bytes`` take the place of the graph's own.
 
     Raises:
         UsageError: no batch size is known, or nothing grows with it. LoadError, TraceError: from tracing a
@@ -102,18 +101,6 @@ def why_not_measured(*, a_model: bool, measure: str, fixed_bytes: int | None) ->
     return "" if fixed_bytes is None else "its fixed bytes are not its own, but given with --fixed"
 
 
-def batches_below(request: ModelRequest, found: MaxBatch) -> SizeSteps:
-    """Return the batches to measure, from the largest found downwards."""
-    small = found.scaling
-    cost = found.result.cost or found.result.base_cost
-    return BatchSteps(
-        found.batch,
-        request.at_batch(small.batch),
-        small.graph.fixed_bytes,
-        cost / small.graph.base_cost if small.graph.base_cost > 0 else 1.0,
-    )
-
-
 def largest_batch(
     model: Graph | ModelRequest,
     budget_bytes: int,
@@ -127,12 +114,11 @@ def largest_batch(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> LargestBatch:
-    """Search for the largest batch within ``budget_bytes``.
+    """Search for the largest batch within ``budget_bytes``; measure it where ``model`` is a Keras model.
 
-    Measure it where ``model`` is a Keras model. ``max_overhead`` and ``options`` are as for
-    ``checkmate.largest.batch.max_batch``, ``batch_size`` and ``fixed_bytes`` as for ``scaling_of``.
-    ``measure`` is ``auto`` (where the device has the memory free and it should not take longer than
-    ``measure_limit_s``), ``always`` or ``never``.
+    ``max_overhead`` and ``options`` are as for ``checkmate.largest.batch.max_batch``, ``batch_size`` and
+    ``fixed_bytes`` as for ``scaling_of``. ``measure`` is ``auto`` (where the device has the memory free and
+    it should not take longer than ``measure_limit_s``), ``always`` or ``never``.
 
     Raises:
         UsageError: ``measure`` is ``always`` and there is nothing to run. Others as ``scaling_of`` and
@@ -164,11 +150,7 @@ def largest_batch(
 
 
 def require_measurable(name: str, *, a_model: bool, measure: str, fixed_bytes: int | None) -> None:
-    """Raise where ``measure`` is ``always`` and there is nothing to run.
-
-    Raises:
-        UsageError: it is no model, or has fixed bytes that are not its own.
-    """
+    """Raise UsageError where ``measure`` is ``always`` and there is nothing to run."""
     why = why_not_measured(a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
     if measure == "always" and why:
         raise UsageError(f"{name} cannot be measured: {why}", hint="leave --measure out")
@@ -191,8 +173,9 @@ def measured_batch(
     why = why_not_measured(a_model=isinstance(model, ModelRequest), measure=measure, fixed_bytes=fixed_bytes)
     if isinstance(model, Graph) or why or found.cancelled:
         return MeasuredSize(note=why or "interrupted")
+    small = found.scaling
     return measure_largest(
-        batches_below(model, found),
+        SizeSteps.below(found.batch, model.at_batch(small.batch), small.graph, found.result),
         budget_bytes,
         found.result.require_schedule().steps.tolist(),
         max_overhead=max_overhead,

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkmate.cli import common_options, output
 from checkmate.cli.commands.max_batch_text import answer_facts, measured_facts, measured_lines
-from checkmate.errors import ExitCode, UsageError
+from checkmate.errors import ExitCode
 from checkmate.progress import Report
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
 if TYPE_CHECKING:
-    from checkmate.ir.graph import Graph
-    from checkmate.largest.input_size import Make, MaxInput, Size
-    from checkmate.largest.measured import MeasuredSize, SizeSteps
+    from checkmate.largest.input_size import MaxInput
+    from checkmate.largest.measured import MeasuredSize
+    from checkmate.largest.sized_steps import Size, SizedStep
 
-_USUAL, _BATCH = (224, 224, 3), 32
 _QUICK = 224  # greatest height in pixels of the step that is timed first
 
 
@@ -29,8 +27,10 @@ def run(
 ) -> int:
     from checkmate.formats import write_graph, write_schedule
     from checkmate.graphs.paper import is_paper_name
-    from checkmate.largest.input_size import max_input, size_at
+    from checkmate.largest.input_size import max_input
+    from checkmate.largest.measured import MeasuredSize
     from checkmate.largest.of_model import require_measurable, why_not_measured
+    from checkmate.largest.sized_steps import size_at, sized_step
 
     how: Any = {
         "a_model": not is_paper_name(options.model),
@@ -38,18 +38,22 @@ def run(
         "fixed_bytes": options.fixed,
     }
     with progress_line(quiet=options.quiet) as report:
-        make, aspect = _maker(options, report, interrupt)
+        request = common_options.model_request(options)
+        step = sized_step(request, options.batch_size, options.fixed, report, interrupt)
         require_measurable(options.model, **how)
         found = max_input(
-            make,
-            aspect,
+            step,
             options.budget,
             max_overhead=options.max_overhead,
             options=replace(common_options.search_options(options), gap=0.0),
             report=report,
             cancelled=interrupt,
         )
-        measured = _measured(options, found, make, aspect, why_not_measured(**how), report, interrupt)
+        why_not = why_not_measured(**how) or ("interrupted" if found.cancelled else "")
+        if why_not:
+            measured = MeasuredSize(note=why_not)
+        else:
+            measured = _measured(options, found, step, report, interrupt)
     if graph_file is not None:
         write_graph(graph_file, found.graph)
     if schedule is not None:
@@ -57,7 +61,7 @@ def run(
     wrote = [f"wrote {path}" for path in (schedule, graph_file) if path is not None]
 
     def size(level: int) -> Size:
-        return size_at(level, aspect)
+        return size_at(level, step.aspect)
 
     told = {
         **facts(found),
@@ -69,21 +73,21 @@ def run(
 
 
 def _measured(
-    options: argparse.Namespace,
-    found: MaxInput,
-    make: Make,
-    aspect: Size,
-    why_not: str,
-    report: Report,
-    interrupt: Interrupt,
+    options: argparse.Namespace, found: MaxInput, step: SizedStep, report: Report, interrupt: Interrupt
 ) -> MeasuredSize:
-    from checkmate.largest.measured import MeasuredSize, measure_largest
+    from checkmate.largest.measured import SizeSteps, measure_largest
+    from checkmate.largest.sized_steps import STEP, USUAL_SHAPE, size_at
     from checkmate.solvers.problem import SolveOptions
 
-    if found.cancelled or why_not:
-        return MeasuredSize(note=why_not or "interrupted")
+    # A small one, no larger than the size found, is timed first.
+    quick = size_at(max(1, min(found.size[0], _QUICK) // STEP), step.aspect)
+    request = replace(
+        common_options.model_request(options),
+        batch_size=found.graph.batch_size or 1,
+        input_shape=(*quick, (options.input_shape or USUAL_SHAPE)[2]),
+    )
     return measure_largest(
-        _sizes_to_measure(options, found, make, aspect),
+        SizeSteps.below(found.size[0] // STEP, request, step.at(quick), found.result, step.aspect),
         options.budget,
         found.result.require_schedule().steps.tolist(),
         max_overhead=options.max_overhead,
@@ -93,65 +97,6 @@ def _measured(
         report=report,
         cancelled=interrupt,
     )
-
-
-def _sizes_to_measure(options: argparse.Namespace, found: MaxInput, make: Make, aspect: Size) -> SizeSteps:
-    from checkmate.largest.input_size import STEP, size_at
-    from checkmate.largest.measured import input_steps
-
-    quick = size_at(max(1, min(found.size[0], _QUICK) // STEP), aspect)
-    small = make(quick)
-    channels = 3 if options.input_shape is None else options.input_shape[2]
-    request = replace(
-        common_options.model_request(options),
-        batch_size=found.graph.batch_size or 1,
-        input_shape=(*quick, channels),
-    )
-    return input_steps(request, found, aspect, small)
-
-
-def _maker(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> tuple[Make, Size]:
-    """Return how to make the step at a size, and the input's size.
-
-    The size gives the proportion of height and width.
-    """
-    from checkmate import planning
-    from checkmate.graphs.by_name import is_graph_file
-    from checkmate.graphs.layers import training_graph
-    from checkmate.graphs.paper import find_network, is_paper_name
-    from checkmate.largest.scaling import with_fixed_bytes
-
-    if is_graph_file(options.model):
-        raise UsageError(
-            f"{options.model} is a graph file, and has sizes for one input only",
-            hint="name a model, or a network of the paper: paper.unet",
-        )
-    batch = options.batch_size or _BATCH
-    if is_paper_name(options.model):
-        network = find_network(options.model)
-
-        def build(size: Size) -> Graph:
-            return with_fixed_bytes(
-                training_graph(network.network((*size, network.size[2])), batch), options.fixed
-            )
-
-        return build, (network.size[0], network.size[1])
-    shape = options.input_shape or _USUAL
-    if len(shape) != 3:
-        raise UsageError(
-            "--dimension input needs an image input",
-            hint="give height, width and channels: --input-shape 224,224,3",
-        )
-
-    @functools.cache  # the step that is timed first is often one that was asked for
-    def trace(size: Size) -> Graph:
-        request = replace(
-            common_options.model_request(options), batch_size=batch, input_shape=(*size, shape[2])
-        )
-        graph = planning.profile(request, costs="analytic", report=report, cancelled=interrupt)
-        return with_fixed_bytes(graph, options.fixed)
-
-    return trace, (shape[0], shape[1])
 
 
 def facts(found: MaxInput) -> dict[str, Any]:
@@ -168,7 +113,7 @@ def facts(found: MaxInput) -> dict[str, Any]:
 
 
 def text(found: MaxInput) -> str:
-    from checkmate.largest.input_size import STEP
+    from checkmate.largest.sized_steps import STEP
 
     result, graph = found.result, found.graph
     assert result.cost is not None and result.peak_bytes is not None
