@@ -22,8 +22,6 @@ _FLOAT = 4
 
 @dataclass(frozen=True)
 class _Image:
-    """A value and its shape for the whole batch."""
-
     value: int
     side: int
     channels: int
@@ -86,7 +84,6 @@ class EagerStep:
         return done
 
     def pooled(self, name: str, x: _Image) -> _Image:
-        """Add a pooling that keeps where its maxima were."""
         out, where = (
             self.image(name, x.side // 2, x.channels),
             self.image(f"{name}/at", x.side // 2, x.channels),
@@ -102,7 +99,6 @@ class EagerStep:
         return out
 
     def grown(self, name: str, x: _Image) -> _Image:
-        """Add an interpolation to twice the side."""
         out = self.image(name, 2 * x.side, x.channels)
         self._op(name, [x.value], [out.value])
 

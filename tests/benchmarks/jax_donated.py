@@ -45,7 +45,6 @@ class DonatedStep:
     batch: Any
 
     def compile(self, options: dict[str, Any] | None = None) -> Compiled:
-        """Compile it as it is."""
         started = time.perf_counter()
         lowered = jax.jit(self.step, donate_argnums=0).lower(self.state, self.batch)
         run = lowered.compile(options or {})

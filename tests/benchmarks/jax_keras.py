@@ -77,7 +77,6 @@ def rows_of(name: str, shares: Iterable[int] = SHARES) -> Iterator[Row]:
 
 
 def model_of(name: str, scope: AbstractContextManager[Any] | None = None) -> Any:
-    """Build a network, always with the same weights."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(1)
     if scope is None:
@@ -145,7 +144,6 @@ def peers_of(name: str) -> list[Peer]:
 
 
 def dear_layers(model: Any) -> list[str]:
-    """Return the names of a model's convolutions and products."""
     kinds = (keras.layers.Dense, keras.layers.EinsumDense)
     return [
         layer.name

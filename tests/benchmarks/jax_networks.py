@@ -69,7 +69,6 @@ def _attend(p: dict[str, Any], x: Any, causal: bool, heads: int = 4) -> Any:
 
 
 def _blocks(width: int = 128) -> list[Any]:
-    """Return the weights of four blocks of a transformer."""
     shapes = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width)}
     shapes["down"] = (4 * width, width)
     return [{name: _drawn(7 * i, *shape) for name, shape in shapes.items()} for i in range(4)]
@@ -103,7 +102,6 @@ def mixer(wrap: Wrap) -> Step:
 
 
 def vit(wrap: Wrap) -> Step:
-    """Put a transformer on patches of images."""
     patch, across, width = 4, 8, 128
     images = _drawn(98, 16, across * patch, across * patch, 3)
     head = {"patch": _drawn(97, patch * patch * 3, width), "class": _drawn(96, width, 10)}

@@ -151,7 +151,6 @@ def vit(wrap: Wrap, batch: int, layers: int = 4, width: int = 768, across: int =
 
 
 def _convolved(w: Any, x: Any, stride: int = 1) -> Any:
-    """Return a convolution with batch norm."""
     form = ("NHWC", "HWIO", "NHWC")
     x = jax.lax.conv_general_dilated(
         x, w["kernel"].astype(x.dtype), (stride, stride), "SAME", dimension_numbers=form

@@ -62,7 +62,6 @@ class Use:
 
 
 def graphs(folder: Path) -> list[Path]:
-    """Return the bundled sample and generated graphs, as files."""
     paths = [SAMPLE]
     for number, graph in enumerate(
         (training_chain(20), training_dag(1, 30), training_chain(60, seed=2), training_dag(2, 90))
@@ -227,7 +226,6 @@ def part_of_a_text(found: QObject | None) -> bool:
 
 
 def alive(processes: list[psutil.Process]) -> Iterator[psutil.Process]:
-    """Yield the processes that still run."""
     for process in processes:
         try:
             if process.status() != psutil.STATUS_ZOMBIE:
@@ -316,7 +314,6 @@ def measure(use: Use, say: Callable[[str], None] = lambda _: None) -> dict[str, 
 
 
 def main() -> int:
-    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for field in ("moves", "solves", "opens", "seed"):
         parser.add_argument(f"--{field}", type=int, default=getattr(Use, field))

@@ -113,7 +113,6 @@ def _add_times(request: ModelRequest, peers: Sequence[Row], ours: Sequence[Row],
 
 
 def cells(model: ZooModel, row: Row, plain: Row) -> list[str]:
-    """Return a row of the record."""
     peak, seconds = row.get("peak_bytes"), row.get("seconds")
     saved = "steps" in row or peak is None or peak < _NO_EFFECT * plain["peak_bytes"]
     return [

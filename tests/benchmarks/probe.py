@@ -61,11 +61,9 @@ class Spread:
 
     @property
     def count(self) -> int:
-        """Return how many values were added."""
         return int(self._counts.sum())
 
     def add(self, seconds: float) -> None:
-        """Add a value."""
         place = int(math.log(max(seconds, _LEAST_S) / _LEAST_S) / _WIDTH)
         self._counts[min(place, _CLASSES - 1)] += 1
         self._worst = max(self._worst, seconds)

@@ -113,7 +113,6 @@ def cuts_for(model: Any, made: Sequence[Call], kind: Cut) -> list[int]:
 
 
 def _ends_block(call: Call) -> bool:
-    """Return whether branches join here, or features are pooled."""
     joins = len({id(tensor) for tensor in call.reads}) > 1
     return joins or "Pooling" in type(call.operation).__name__
 

@@ -147,7 +147,6 @@ def row(case: _Case, seconds: float, workers: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, and write after each row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--published", type=Path)

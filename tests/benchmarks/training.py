@@ -94,7 +94,6 @@ def difference(plain: dict[str, Any], other: dict[str, Any], what: str = "return
 
 
 def differing_steps(plain: dict[str, Any], other: dict[str, Any]) -> int:
-    """Return how many steps returned other bits."""
     pairs = zip(plain["steps"], other["steps"], strict=True)
     return sum(repr(one["returned"]) != repr(two["returned"]) for one, two in pairs)
 
@@ -139,7 +138,6 @@ def exact_row(name: str, small: bool, compiled: bool) -> dict[str, Any]:
 
 
 def row(name: str, small: bool, compiled: bool) -> dict[str, Any]:
-    """Return the figures of one program."""
     program, words = command_of(name, small)
     with tempfile.TemporaryDirectory(prefix="checkmate-training-") as folder:
         if compiled:

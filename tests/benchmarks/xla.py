@@ -133,7 +133,6 @@ def _run(ways: Sequence[Way], start: Sequence[np.ndarray], tensors: Sequence[tf.
 
 
 def _own(variable: Any) -> Any:
-    """Return TensorFlow's variable behind one of Keras."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
@@ -177,8 +176,6 @@ def _fit_facts(fit: Fit) -> dict[str, Any]:
 
 
 class CompiledStep(XlaCompilation):
-    """A Keras step that XLA compiles."""
-
     def __init__(self, step: KerasStep) -> None:
         self._step = step
 

@@ -31,12 +31,10 @@ class Block:
 
 
 def name_of(path: Path) -> str:
-    """Return a page's name for a test's title."""
     return str(path.relative_to(ROOT))
 
 
 def blocks(page: Path, language: str) -> list[Block]:
-    """Return the page's blocks of one language, in order."""
     text = page.read_text(encoding="utf-8")
     return [block for block in _blocks(page, text) if block.language == language]
 
@@ -51,5 +49,4 @@ def _blocks(page: Path, text: str) -> Iterator[Block]:
 
 
 def prose(page: Path) -> str:
-    """Return the page's text without its blocks of code."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))

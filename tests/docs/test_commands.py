@@ -1,8 +1,3 @@
-"""Test the commands and the Python code in the pages.
-
-Those marked as runnable run. The others are accepted by the program's parser.
-"""
-
 from __future__ import annotations
 
 import os

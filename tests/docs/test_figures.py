@@ -1,7 +1,3 @@
-"""Test that no table of figures is typed by hand.
-
-Each is made from a file of results."""
-
 from __future__ import annotations
 
 import importlib

@@ -1,8 +1,3 @@
-"""Test the pages: generated parts, links, public names.
-
-Generated pages are up to date, links lead somewhere, every public name is there.
-"""
-
 from __future__ import annotations
 
 import os

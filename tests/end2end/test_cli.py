@@ -1,8 +1,3 @@
-"""Test the command line without TensorFlow.
-
-Tested are what it prints where, its exit codes, and what it leaves behind.
-"""
-
 from __future__ import annotations
 
 import json
@@ -29,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Return exit code, standard output and standard error."""
     code = main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()
     return code, out, err
@@ -341,7 +335,6 @@ def test_a_missing_library_is_named() -> None:
 
 
 def start(*arguments: object, cwd: Path | None = None) -> subprocess.Popen[str]:
-    """Start the command in a process of its own."""
     command = [sys.executable, "-m", "checkmate", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(

@@ -1,8 +1,3 @@
-"""Test commands of the README on a bundled graph, by its name.
-
-It is solved, checked and run. A graph is exported wherever it was made.
-"""
-
 from __future__ import annotations
 
 import json

@@ -1,10 +1,3 @@
-"""Test each command's exit codes and JSON keys, on fixed inputs.
-
-Programs rely on them. Keys may be added, none removed. A new command needs a line in ``SUCCEEDS`` or a test
-below, and one in ``REFUSED``. No TensorFlow: what it measures is given, and the heavy tests beside this one
-measure it.
-"""
-
 from __future__ import annotations
 
 import argparse
@@ -203,7 +196,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leaves(parser: argparse.ArgumentParser, name: str = "") -> Iterator[str]:
-    """Return the commands that the parser knows."""
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
         yield name
@@ -321,7 +313,6 @@ def test_the_doctor(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_a_picture_of_the_window(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test that it needs no display."""
     monkeypatch.setenv("DISPLAY", ":987")
     monkeypatch.delenv("QT_QPA_PLATFORM", raising=False)
     process = start(

@@ -1,8 +1,3 @@
-"""Test ``checkmate doctor`` as a user runs it.
-
-It runs on this machine, and with libraries that crash, are broken or are not there.
-"""
-
 from __future__ import annotations
 
 import json
@@ -207,7 +202,6 @@ def test_ctrl_c_ends_it_at_once_and_leaves_nothing_running(tmp_path: Path) -> No
 
 
 def embedded(page: str) -> dict[str, Any]:
-    """Return the JSON at the end of a report."""
     found: dict[str, Any] = json.loads(page.partition("```json\n")[2].partition("\n```")[0])
     return found
 

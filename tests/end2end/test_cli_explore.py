@@ -1,5 +1,3 @@
-"""Test that ``checkmate explore`` opens a window, or says why not."""
-
 from __future__ import annotations
 
 import json
@@ -47,7 +45,6 @@ def explore(folder: Path, *command: str, **variables: str) -> subprocess.Complet
 
 @contextmanager
 def started(folder: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """Start the command, and end it afterwards."""
     process = subprocess.Popen(
         [sys.executable, *EXPLORE],
         env=bare(folder, **variables),

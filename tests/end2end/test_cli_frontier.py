@@ -1,8 +1,3 @@
-"""Test ``checkmate frontier``: table, files, bad input, Ctrl-C.
-
-Bad input ends in one sentence; Ctrl-C keeps what was found.
-"""
-
 from __future__ import annotations
 
 import csv

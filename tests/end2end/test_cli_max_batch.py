@@ -1,8 +1,3 @@
-"""Test ``checkmate max-batch`` on graph files.
-
-Tested are what it prints, writes and refuses.
-"""
-
 from __future__ import annotations
 
 import json

@@ -1,8 +1,3 @@
-"""Test ``checkmate report``: its page, what it refuses, ``--json``.
-
-The page is made of the files that commands wrote.
-"""
-
 from __future__ import annotations
 
 import json

@@ -1,8 +1,3 @@
-"""Test sweeps from the command line.
-
-They are interrupted with Ctrl-C and resumed, and run over several graphs; bad questions are refused.
-"""
-
 from __future__ import annotations
 
 import csv

@@ -1,8 +1,3 @@
-"""Test that usage errors come before TensorFlow or Qt is imported.
-
-Such an import takes seconds.
-"""
-
 from __future__ import annotations
 
 import json

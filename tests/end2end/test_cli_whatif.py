@@ -1,8 +1,3 @@
-"""Test what-ifs on the command line.
-
-Tested are the least memory within a cost, kept values, and ops that are never recomputed.
-"""
-
 from __future__ import annotations
 
 import json

@@ -1,8 +1,3 @@
-"""Test Ctrl-C as a terminal sends it: to every process of a command.
-
-At each stage the command ends with 130 and one sentence, and leaves no process and no file.
-"""
-
 from __future__ import annotations
 
 import os

@@ -1,8 +1,3 @@
-"""Test ``run``, ``verify``, ``export`` if the plain step does not fit.
-
-The allocator's memory is limited on purpose.
-"""
-
 from __future__ import annotations
 
 import json

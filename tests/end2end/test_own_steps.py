@@ -1,8 +1,3 @@
-"""Test the commands on a training step that is not Keras's own.
-
-It is run, verified and exported, and the export trains with TensorFlow alone.
-"""
-
 from __future__ import annotations
 
 import json

@@ -1,8 +1,3 @@
-"""Test ``checkmate run`` with TensorFlow.
-
-Tested are a measured report and an export that runs on its own.
-"""
-
 from __future__ import annotations
 
 import json

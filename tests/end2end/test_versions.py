@@ -1,8 +1,3 @@
-"""Test that a TensorFlow that is too old ends in one sentence.
-
-Every way in is tested; what needs no TensorFlow still works.
-"""
-
 from __future__ import annotations
 
 import json

@@ -19,7 +19,6 @@ from tests.fuzz.readers import READERS, opened
 
 
 def main() -> int:
-    """Try the readers that are named, else all."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("count", type=int)
     parser.add_argument("readers", nargs="*", metavar="READER", help=", ".join(READERS))

@@ -28,7 +28,6 @@ def _nested(depth: int) -> Any:
 
 
 def junk(random: Random) -> Any:
-    """Return something that a field hardly expects."""
     plain: list[Any] = [
         None, True, False, 0, 1, -1, -0.0, 1.5, 1e300, 1e-320, 2**31, 2**53 + 1, 2**61, 2**62, 2**63, 10**30,
         10**400, "", "x", "0", "²", "٣", "9" * 5000, "x" * 3000, "a\nb", "\x00", "\ud800", "\u202e", "NaN",

@@ -1,8 +1,3 @@
-"""Test files that are small and would be huge.
-
-They are read in a process that may not have much memory.
-"""
-
 from __future__ import annotations
 
 import gzip

@@ -1,10 +1,3 @@
-"""Test that model files are loaded or refused, whatever is in them.
-
-It needs TensorFlow.
-
-Each kind of file is tried in a process of its own, which may crash without taking the tests with it.
-"""
-
 from __future__ import annotations
 
 import subprocess

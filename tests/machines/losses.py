@@ -51,7 +51,6 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def ran_on(ran: Path, machine: Machine) -> list[str]:
-    """Return the tasks that began on a machine's processes."""
     pids = {str(process.pid) for process in machine.processes}
     return [line.split()[0] for line in counting.marks(ran) if line.split()[1] in pids]
 

@@ -31,7 +31,6 @@ def ip(*words: str) -> None:
 
 
 def can_be_apart() -> bool:
-    """Return whether this user may make network namespaces."""
     name = f"ck-try-{os.getpid()}"
     try:
         ip("netns", "add", name)
@@ -52,7 +51,6 @@ class Machine:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a Python module on it."""
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         process = subprocess.Popen(
             [*self.prefix, sys.executable, "-m", module, *arguments],
@@ -66,7 +64,6 @@ class Machine:
         return process
 
     def lose(self) -> None:
-        """End all that runs on it, at once."""
         for process in self.processes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -74,7 +71,6 @@ class Machine:
         self.processes.clear()
 
     def plug(self, *, into: bool) -> None:
-        """Pull its cable out, or plug it in again."""
         ip("link", "set", self.cable, "up" if into else "down")
 
 
@@ -105,12 +101,10 @@ class Machines:
 
     @property
     def machines(self) -> Sequence[Machine]:
-        """Return all of them."""
         return (self.scheduler, self.one, self.two)
 
     @property
     def address(self) -> str:
-        """Return the scheduler's host and port."""
         return f"{self.scheduler.address}:{PORT}"
 
     def __enter__(self) -> Self:
@@ -160,7 +154,6 @@ class Machines:
         raise TimeoutError(f"no scheduler listens at {self.address}")
 
     def start_worker(self, machine: Machine) -> None:
-        """Start a worker with one thread on a machine."""
         machine.start(
             "distributed.cli.dask_worker",
             f"tcp://{self.address}",
@@ -177,7 +170,6 @@ class Machines:
         )
 
     def start_all(self) -> None:
-        """Start the scheduler and both workers."""
         self.start_scheduler()
         for machine in (self.one, self.two):
             self.start_worker(machine)

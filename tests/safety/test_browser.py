@@ -78,7 +78,6 @@ def results_page(graph: Graph, folder: Path) -> str:
 
 
 def window_page(graph: Graph, folder: Path) -> str:
-    """Return the window's own report, which has a script."""
     pytest.importorskip("PySide6")
     from PySide6.QtWidgets import QApplication
 
@@ -99,7 +98,6 @@ def memory_picture(graph: Graph, folder: Path) -> str:
 
 
 def frontier_picture(graph: Graph, folder: Path) -> str:
-    """Return the chart of the trade-off."""
     return svg_text(trade_off(graph, [Budget(share=0.75)], options=SolveOptions(time_limit_s=5.0)))
 
 

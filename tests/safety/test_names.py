@@ -1,5 +1,3 @@
-"""Test that no name from a file becomes markup, in any page or picture."""
-
 from __future__ import annotations
 
 import math

@@ -1,9 +1,3 @@
-"""Test that data never runs code: no format does, whatever is in it.
-
-Python tells of every call of exec, eval, compile and pickle, every new process and every import. In a process
-that has read each kind of file once, none of them may happen when the files are read again.
-"""
-
 from __future__ import annotations
 
 import subprocess

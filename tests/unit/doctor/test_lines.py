@@ -1,8 +1,3 @@
-"""Test what the doctor says of a machine that is described to it.
-
-Everything that may be wrong has its line, and the line says what mends it.
-"""
-
 from __future__ import annotations
 
 import json

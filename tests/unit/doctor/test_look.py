@@ -1,8 +1,3 @@
-"""Test how the doctor looks at the machine in child processes.
-
-What they reported before they crashed or hung is kept, and they are gone afterwards.
-"""
-
 from __future__ import annotations
 
 import sys
@@ -88,8 +83,6 @@ def test_ctrl_c_while_the_children_start_ends_them(monkeypatch: pytest.MonkeyPat
         ended.append(cancelled())
 
     class Interrupted(ThreadPoolExecutor):
-        """Is interrupted when the last work is handed in."""
-
         def submit(self, *work: Any, **named: Any) -> Any:
             handed_in.append(work)
             if len(handed_in) == 5:

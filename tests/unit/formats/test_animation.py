@@ -1,5 +1,3 @@
-"""Test that animated pictures keep every frame, colour and time."""
-
 from __future__ import annotations
 
 from pathlib import Path

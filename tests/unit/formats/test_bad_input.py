@@ -1,8 +1,3 @@
-"""Test the exact sentence for each bad graph and schedule file.
-
-The sentence names the file and the field.
-"""
-
 from __future__ import annotations
 
 import copy
@@ -32,7 +27,6 @@ def value(**fields: Any) -> Edit:
 
 
 def top(**fields: Any) -> Edit:
-    """Change fields of the file."""
     return lambda data: data.update(fields)
 
 
@@ -183,7 +177,6 @@ SCHEDULES: list[tuple[Edit, str]] = [
 
 @pytest.fixture
 def graph() -> Graph:
-    """Return a graph of three layers."""
     return training_chain(3)
 
 

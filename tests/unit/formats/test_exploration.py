@@ -1,8 +1,3 @@
-"""Test saved explorations.
-
-What is written reads back the same; a broken file is one sentence; a file is written whole or not at all.
-"""
-
 from __future__ import annotations
 
 import copy
@@ -195,7 +190,6 @@ def schedule(**fields: Any) -> Edit:
 
 
 def put(field: str, index: int, value: Any) -> Edit:
-    """Replace an entry of a list."""
     return lambda data: data[field].__setitem__(index, value)
 
 

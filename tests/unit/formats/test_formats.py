@@ -1,9 +1,3 @@
-"""Test graph, schedule and report files.
-
-What is written reads back the same; a file is written whole or not at all; node-link graphs are read in both
-forms.
-"""
-
 from __future__ import annotations
 
 import gzip
@@ -45,7 +39,6 @@ from tests.graphs_strategies import published_graphs, random_graph, training_cha
 
 
 def same(a: Graph, b: Graph) -> bool:
-    """Return whether two graphs have the same content."""
     return (a.name, a.ops, a.values, a.fixed_bytes, dict(a.fixed), a.batch_size, a.device, a.cost_unit) == (
         b.name, b.ops, b.values, b.fixed_bytes, dict(b.fixed), b.batch_size, b.device, b.cost_unit,
     ) and dict(a.metadata) == dict(b.metadata)  # fmt: skip

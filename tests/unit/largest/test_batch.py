@@ -1,5 +1,3 @@
-"""Test the largest batch against exact search at every batch."""
-
 from __future__ import annotations
 
 import itertools
@@ -39,7 +37,6 @@ def truth(graph: Graph, budget: int, limit: float) -> int:
 
 
 def sound(graph: Graph, found: MaxBatch, budget: int, true: int) -> None:
-    """Assert that nothing is claimed that exact search contradicts."""
     assert 1 <= found.batch <= true <= found.upper_batch
     report = check(
         times(graph, found.batch), found.result.require_schedule().steps.tolist(), budget_bytes=budget

@@ -1,8 +1,3 @@
-"""Test when the largest step may be run here.
-
-The decision uses what is known without running it.
-"""
-
 from __future__ import annotations
 
 import psutil

@@ -1,5 +1,3 @@
-"""Test what is estimated of cards that are not at hand."""
-
 from __future__ import annotations
 
 import json

@@ -39,8 +39,6 @@ def answer() -> tuple[BatchTask, Data]:
 
 
 class NoPool(Pool):
-    """A pool to which nothing may be sent."""
-
     def _room(self) -> int:
         return 1
 
@@ -59,7 +57,6 @@ def chain(length: int, batch: int = 4) -> Graph:
 
 
 def told(found: Any) -> dict[str, Any]:
-    """Return what does not depend on the clock."""
     assert isinstance(found, MaxBatch) and found.proved
     return {
         "batch": found.batch,

@@ -1,5 +1,3 @@
-"""Test how large a batch a schedule leaves room for."""
-
 from __future__ import annotations
 
 import dataclasses

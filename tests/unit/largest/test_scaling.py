@@ -1,8 +1,3 @@
-"""Test graphs at other batch sizes: what grows and what does not.
-
-Peaks never shrink with the batch.
-"""
-
 from __future__ import annotations
 
 import pickle

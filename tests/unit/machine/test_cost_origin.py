@@ -1,5 +1,3 @@
-"""Test that a graph of another machine, or of a model's file that changed, says so."""
-
 from __future__ import annotations
 
 import dataclasses

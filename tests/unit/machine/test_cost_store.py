@@ -1,8 +1,3 @@
-"""Test the costs that are kept from one profile to the next.
-
-Kept costs are found again; damage costs nothing but what was kept.
-"""
-
 from __future__ import annotations
 
 import dataclasses

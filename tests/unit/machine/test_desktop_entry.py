@@ -1,8 +1,3 @@
-"""Test the entry in the applications menu.
-
-Tested are what is written, that it starts this program, and that it is removed again.
-"""
-
 from __future__ import annotations
 
 import configparser

@@ -1,5 +1,3 @@
-"""Test which GPU TensorFlow uses, and the memory that is free under limits."""
-
 from __future__ import annotations
 
 import os

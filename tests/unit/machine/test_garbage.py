@@ -1,5 +1,3 @@
-"""Test what the garbage collector is spared."""
-
 from __future__ import annotations
 
 import gc
@@ -13,8 +11,6 @@ from checkmate.machine.garbage import IMMORTAL, only_newer_garbage
 
 
 class Circle:
-    """Refers to itself, so only the collector frees it."""
-
     def __init__(self) -> None:
         self.own = self
 

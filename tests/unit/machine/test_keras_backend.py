@@ -1,5 +1,3 @@
-"""Test that Keras's backend is told as Keras itself would choose it."""
-
 from __future__ import annotations
 
 import os

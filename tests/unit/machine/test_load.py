@@ -1,5 +1,3 @@
-"""Test how busy the machine is, how costs were read, and what is said of them."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,8 +1,3 @@
-"""Test the plans that are kept from one run to the next.
-
-A plan is found again whole, or not at all; damage costs nothing but the plan.
-"""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,8 +1,3 @@
-"""Test that releases that are too old or too new are named at once.
-
-The limits are those that pip keeps to.
-"""
-
 from __future__ import annotations
 
 import tomllib

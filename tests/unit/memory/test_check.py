@@ -1,8 +1,3 @@
-"""Test the independent check against the plain replay program.
-
-The graphs and schedules are published ones and random ones.
-"""
-
 from __future__ import annotations
 
 import time

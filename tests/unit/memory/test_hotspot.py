@@ -1,8 +1,3 @@
-"""Test what fills memory at a step.
-
-Shares add up exactly, and the reasons are right.
-"""
-
 from __future__ import annotations
 
 from random import Random

@@ -1,5 +1,3 @@
-"""Test where the allocator's replica puts the buffers of a schedule."""
-
 from __future__ import annotations
 
 from dataclasses import fields, replace

@@ -1,8 +1,3 @@
-"""Test what is said of each recomputation.
-
-When was its value gone, and how full was memory?
-"""
-
 from __future__ import annotations
 
 from random import Random

@@ -1,8 +1,3 @@
-"""Test the array simulation against the independent check.
-
-Peak, step and cost agree; scaling changes only the scale.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -23,7 +18,6 @@ from tests.graphs_strategies import published_graphs, random_graph, random_steps
 
 
 def valid_schedules(seed: int, count: int) -> Iterator[tuple[Graph, list[int]]]:
-    """Yield random graphs with schedules that the check accepts."""
     random = Random(seed)
     while count:
         graph = random_graph(random)
@@ -34,7 +28,6 @@ def valid_schedules(seed: int, count: int) -> Iterator[tuple[Graph, list[int]]]:
 
 
 def scaled(graph: Graph, factor: int) -> Graph:
-    """Return the same graph with every size multiplied."""
     return replace(
         graph,
         fixed_bytes=graph.fixed_bytes * factor,

@@ -1,5 +1,3 @@
-"""Test that a step's requests add up to its live bytes in any order."""
-
 from __future__ import annotations
 
 from dataclasses import replace

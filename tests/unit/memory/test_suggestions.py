@@ -1,8 +1,3 @@
-"""Test what would help at a step.
-
-Every price is compared with the check.
-"""
-
 from __future__ import annotations
 
 from random import Random

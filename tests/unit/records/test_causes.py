@@ -1,5 +1,3 @@
-"""Test why a request failed, as a log tells it, and what is said."""
-
 from __future__ import annotations
 
 from dataclasses import replace

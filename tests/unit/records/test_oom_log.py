@@ -1,9 +1,3 @@
-"""Test what is read from a log.
-
-The first is what TensorFlow 2.21 printed on a CPU. Its training had an allocator with little memory. The
-others are in the words of other releases.
-"""
-
 from __future__ import annotations
 
 import json

@@ -1,8 +1,3 @@
-"""Test what is read from a profile of two steps by TensorFlow 2.21.
-
-It was taken on a CPU with ``TF_CPU_ALLOCATOR_USE_BFC``; all but the memory events was left out.
-"""
-
 from __future__ import annotations
 
 from pathlib import Path

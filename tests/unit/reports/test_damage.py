@@ -1,8 +1,3 @@
-"""Test that damaged files and other files end in one sentence.
-
-The sentence names the file. Names from files are text. Folders and their order are tested too.
-"""
-
 from __future__ import annotations
 
 import copy

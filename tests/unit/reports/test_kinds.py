@@ -1,8 +1,3 @@
-"""Test every kind of result as the commands write it.
-
-It is recognised, and shown with its own figures.
-"""
-
 from __future__ import annotations
 
 import json

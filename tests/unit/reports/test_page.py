@@ -1,8 +1,3 @@
-"""Test the page: whole HTML that fetches nothing.
-
-Every text is escaped, and charts can be read in both colour schemes.
-"""
-
 from __future__ import annotations
 
 import re

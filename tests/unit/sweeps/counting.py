@@ -77,5 +77,4 @@ def sweep_tasks(path: Path, *, seeds: Sequence[int] = (1, 2), shares: Sequence[f
 
 
 def repeatable(data: Data) -> Data:
-    """The answer without what depends on the clock."""
     return {name: value for name, value in data.items() if name != "solve_seconds"}

@@ -1,5 +1,3 @@
-"""Test how engines are written, and what is said of missing ones."""
-
 from __future__ import annotations
 
 import socket

@@ -1,8 +1,3 @@
-"""Test the journal of a sweep that was killed while writing it.
-
-Whole entries are finished, and no others are.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -40,7 +40,6 @@ with open_pool(Engine(count=2)) as pool, open_journal(Path(sys.argv[2])) as jour
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels() -> None:
-    """Compile before workers need the kernels."""
     load_kernels()
 
 
