@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, LabelPlacer
-from checkmate.frontiers.curve import Curve, CurvePoint, CurveRow, curve_of
+from checkmate.frontiers.curve import Curve, CurveBaseline, CurvePoint, CurveRow, curve_of
 from checkmate.frontiers.summary import TradeOff
 from checkmate.ir.result import SolveStatus
 from checkmate.units import byte_unit, format_bytes
 
 COLORS = ("#c75400", "#007f5b", "#b5528c", "#0072b2", "#8a6d00", "#7a4fc0", "#b3261e", "#3d6b6b")
 _MARKS = ("square", "triangle", "diamond", "cross", "down", "plus", "star", "bar")
-_ROOM, _LEAST_TOP = (
-    3.0,
-    32.0,
-)  # the highest extra cost drawn: this many times the curve's, and at least this many percent
+# The highest extra cost drawn: this many times the curve's, and at least this many percent.
+_ROOM, _LEAST_TOP = 3.0, 32.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def curve_svg(found: Curve, subtitle: str = "") -> str:
     for one in series:
         _name(chart, found, one, unit, labels)
     _legend(chart, found, series)
-    return chart.svg(_title(found), subtitle or _subtitle(found))
+    return chart.svg(f"{found.name}: extra cost against peak memory", subtitle or _subtitle(found))
 
 
 def _x_range(found: Curve, unit: int) -> tuple[float, float]:
@@ -71,10 +70,6 @@ def _top(found: Curve) -> float:
     curve = max((found.percent(point.cost) for point in found.best), default=0.0)
     others = [found.percent(point.cost) for baseline in found.baselines for point in baseline.points]
     return max(1.0, 1.12 * min(max([curve, *others]), max(_ROOM * curve, _LEAST_TOP)), 1.08 * curve)
-
-
-def _title(found: Curve) -> str:
-    return f"{found.name}: extra cost against peak memory"
 
 
 def _subtitle(found: Curve) -> str:
@@ -102,23 +97,16 @@ def _curve(chart: Chart, found: Curve, unit: int) -> None:
     bounds = [(b, low) for b, low in found.bounds if math.isfinite(low)]
     start = max(chart.x[0], found.infeasible_below / unit)
     corners, at = [], start
-    for (
-        budget,
-        low,
-    ) in bounds:  # a bound holds up to its budget; beyond the last, the bound is computing everything once
+    # A bound holds up to its budget; beyond the last, the bound is computing everything once.
+    for budget, low in bounds:
         corners.append((at, found.percent(low)))
         at = max(at, budget / unit)
     corners.append((at, 0.0))
     below = [(x, min(y, chart.y[1])) for x, y in _stairs(corners, end)]
     if best:
-        chart.area(
-            [
-                *best,
-                *(p for p in reversed(below) if p[0] >= best[0][0]),
-                (best[0][0], _height(below, best[0][0])),
-            ],
-            SOFT,
-        )
+        left = best[0][0]
+        back = [p for p in reversed(below) if p[0] >= left]
+        chart.area([*best, *back, (left, _height(below, left))], SOFT)
     chart.line(below, DARK, width=1.2, dash="5 3")
     chart.line(best, ACCENT, width=2.2)
 
@@ -139,14 +127,8 @@ def _plain(chart: Chart, found: Curve, unit: int, labels: LabelPlacer) -> None:
     x = found.plain_peak_bytes / unit
     chart.line([(x, 0.0), (x, chart.y[1])], GRAY, width=1, dash="2 3")
     x, y = chart.at(x, chart.y[1])
-    labels.put(
-        x - 4,
-        y + 12,
-        f"keep everything {format_bytes(found.plain_peak_bytes)}",
-        GRAY,
-        anchor="end",
-        fixed=True,
-    )
+    words = f"keep everything {format_bytes(found.plain_peak_bytes)}"
+    labels.put(x - 4, y + 12, words, GRAY, anchor="end", fixed=True)
 
 
 def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: LabelPlacer) -> None:
@@ -163,15 +145,13 @@ def _budget(chart: Chart, found: Curve, row: CurveRow, unit: int, labels: LabelP
 
 
 def _series(found: Curve) -> Iterator[_Series]:
-    groups: dict[tuple[tuple[int, float], ...], list[str]] = {}
-    points: dict[tuple[tuple[int, float], ...], tuple[CurvePoint, ...]] = {}
+    groups: dict[tuple[tuple[int, float], ...], list[CurveBaseline]] = {}
     for baseline in found.baselines:
         if baseline.points:
             key = tuple((point.peak_bytes, point.cost) for point in baseline.points)
-            groups.setdefault(key, []).append(baseline.solver)
-            points[key] = baseline.points
-    for number, (key, names) in enumerate(groups.items()):
-        yield _Series(tuple(names), points[key], COLORS[number % len(COLORS)], _MARKS[number % len(_MARKS)])
+            groups.setdefault(key, []).append(baseline)
+    for group, color, mark in zip(groups.values(), cycle(COLORS), cycle(_MARKS), strict=False):
+        yield _Series(tuple(one.solver for one in group), group[0].points, color, mark)
 
 
 def _inside(chart: Chart, found: Curve, one: _Series) -> list[CurvePoint]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -155,21 +157,17 @@ def _refuse_cycle(path: Path, ops: list[Op]) -> None:
     for index, op in enumerate(ops):
         for value in op.outputs:
             producer.setdefault(value, index)  # the graph itself reports a second writer
-    waiting = [0] * len(ops)
-    after: list[list[int]] = [[] for _ in ops]
-    for index, op in enumerate(ops):
-        for source in {producer[value] for value in op.inputs if value in producer}:
-            after[source].append(index)
-            waiting[index] += 1
-    ready = [index for index, count in enumerate(waiting) if count == 0]
-    while ready:
-        for follower in after[ready.pop()]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                ready.append(follower)
-    stuck = [index for index, count in enumerate(waiting) if count > 0]
+    reads = {
+        index: {producer[value] for value in op.inputs if value in producer} for index, op in enumerate(ops)
+    }
+    sorter, stuck = TopologicalSorter(reads), set(range(len(ops)))
+    with suppress(CycleError):
+        sorter.prepare()
+    while ready := sorter.get_ready():
+        sorter.done(*ready)
+        stuck.difference_update(ready)
     if stuck:
-        names = ", ".join(f"{index} {ops[index].name!r}" for index in stuck[:4])
+        names = ", ".join(f"{index} {ops[index].name!r}" for index in sorted(stuck)[:4])
         raise FormatError(
             f"{path}: ops form a cycle (through ops {names})", hint="a training step's graph has no cycles"
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -160,10 +161,8 @@ def _nothing(search: BatchSearch) -> NoScheduleError:
     return error
 
 
-_BASELINE_SHARE, _BASELINE_S = (
-    0.02,
-    1.0,
-)  # of the time limit for each baseline; for each of its solves, at most
+# Of the time limit for each baseline; seconds for each of its solves, at most.
+_BASELINE_SHARE, _BASELINE_S = 0.02, 1.0
 _GREEDY_SHARE = 0.1  # of the time limit
 _POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch reached
 
@@ -194,17 +193,15 @@ class BatchSearch:
     high: int = field(init=False)
     probes: int = field(init=False, default=0)
     baselines: dict[str, int | None] = field(init=False, default_factory=dict)
-    unfinished: set[str] = field(
-        init=False, default_factory=set
-    )  # solvers whose bisection was cut by its time
+    # Solvers whose bisection was cut by its time.
+    unfinished: set[str] = field(init=False, default_factory=set)
     plain_batch: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._cap = self.cost_limit * (1 + ROUNDING)
         self._pool: list[Found] = []
-        self._cost_bounds: dict[
-            int, float
-        ] = {}  # at the graph's own batch, of schedules that fit at the batch
+        # By batch: of schedules that fit there, at the graph's own batch.
+        self._cost_bounds: dict[int, float] = {}
         self.high = self._most_by_need()
         plain = np.arange(self.scaling.graph.n, dtype=np.int32)
         self.best = Found(plain, math.inf, -1)
@@ -311,9 +308,6 @@ class BatchSearch:
             self.unfinished.add(name)
         return found or None
 
-    def _limit_at(self, batch: int) -> float:
-        return self._cap * self._factor(batch)
-
     def _bisect(self) -> None:
         """Probe downwards between the best and the proved limit: the larger batch is the harder one."""
         narrow(
@@ -326,7 +320,7 @@ class BatchSearch:
 
     def _probe(self, batch: int, seconds: float) -> bool:
         """Return whether a schedule within the cost fits at ``batch``, or none is proved to."""
-        limit = self._limit_at(batch)
+        limit = self._cap * self._factor(batch)
         bound = self._solve(batch, seconds, CostCapListener(limit, self.cancelled))
         if self.best.batch >= batch:
             return True
@@ -373,10 +367,4 @@ def largest_batch_that(holds: Callable[[int], bool], most: int) -> int:
 
 def _largest(holds: Callable[[int], bool], low: int, top: int) -> int:
     """Return the largest number in [low, top] that ``holds``, as ``low`` and all below it do."""
-    while low < top:
-        middle = (low + top + 1) // 2
-        if holds(middle):
-            low = middle
-        else:
-            top = middle - 1
-    return low
+    return low + bisect_left(range(low + 1, top + 1), True, key=lambda number: not holds(number))

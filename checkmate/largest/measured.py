@@ -238,12 +238,17 @@ def measure_largest(
         return cancelled() or time.perf_counter() > until
 
     def measure() -> str:
-        if not always and (why := _no_room(sizes.quick, budget_bytes)):
+        from checkmate.largest.try_size import device_kind, measure_small
+
+        number = gpu_number(sizes.quick.device)
+        if not always and (why := too_large(device_kind(sizes.quick), budget_bytes, number)):
             return why
-        known, seconds = _small_step(sizes, report, over)
-        estimates.append(_RUNS * sizes.times * seconds)
-        if not always and estimates[0] > limit_s:
-            return _too_slow(estimates[0], limit_s)
+        known, seconds = measure_small(sizes.quick, sizes.quick_fixed, report=report, cancelled=over)
+        expected = _RUNS * sizes.times * seconds
+        estimates.append(expected)
+        if not always and expected > limit_s:
+            why = f"measuring it should take {format_seconds(expected)}"
+            return f"{why}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
         return _Measuring(sizes, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
 
     stopped = False
@@ -274,20 +279,3 @@ def too_large(kind: str, budget_bytes: int, number: int = 0) -> str:
     if free < needed:
         return f"{where} has {format_bytes(free)} free; a safe run needs {format_bytes(needed)}"
     return ""
-
-
-def _no_room(request: ModelRequest, budget_bytes: int) -> str:
-    from checkmate.largest.try_size import device_kind
-
-    return too_large(device_kind(request), budget_bytes, gpu_number(request.device))
-
-
-def _too_slow(expected_s: float, limit_s: float) -> str:
-    expected = f"measuring it should take {format_seconds(expected_s)}"
-    return f"{expected}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
-
-
-def _small_step(sizes: SizeSteps, report: Report, cancelled: Cancelled) -> tuple[MeterHistory, float]:
-    from checkmate.largest.try_size import measure_small
-
-    return measure_small(sizes.quick, sizes.quick_fixed, report=report, cancelled=cancelled)

@@ -147,19 +147,15 @@ def _sorted(shares: Iterable[Share]) -> list[Share]:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """Every read of a schedule: ``step`` int64, ascending; ``owner`` int32, whose buffer is read; ``late`` as
-    of graphs.
-    """
+    """Every read of a schedule: ``step`` int64, ascending; ``owner`` int32, whose buffer is read."""
 
     step: NDArray[np.int64]
     owner: NDArray[np.int32]
-    late: NDArray[np.bool_]
 
     @classmethod
     def of(cls, graph: Graph, schedule: Schedule) -> Uses:
         step, value = graph.op_inputs.gather(schedule.steps)
-        late = graph.late
-        return cls(step, graph.owner[value], late)
+        return cls(step, graph.owner[value])
 
     def next_after(self, step: int, m: int) -> NDArray[np.int64]:
         """Return int64[m]: the first step after ``step`` that reads each value's buffer; -1: none."""
@@ -202,8 +198,8 @@ def moment(
         (used == step, Reason.READ_NOW),
         (read < 0, Reason.RESULT),
         (~schedule.first_occurrence[read], Reason.FOR_RECOMPUTATION),
-        (uses.late[graph.producer[value]], Reason.GRADIENT),
-        (uses.late[reader], Reason.FOR_BACKWARD),
+        (graph.late[graph.producer[value]], Reason.GRADIENT),
+        (graph.late[reader], Reason.FOR_BACKWARD),
     )
     reason = np.select(
         [case for case, _ in cases],

@@ -87,31 +87,13 @@ def _budgets(curve: Curve) -> Table:
 def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
     share = f"{100 * row.budget_bytes / max(1, curve.plain_peak_bytes):.1f} %"
     bound = NONE if math.isinf(row.lower_bound) else format_overhead(row.lower_bound, curve.base_cost)
-    if row.point is None:
-        return (
-            format_bytes(row.budget_bytes),
-            share,
-            NONE,
-            NONE,
-            bound,
-            NONE,
-            _seconds(row.seconds),
-            NONE,
-            row.known,
-        )
-    cost = row.point.cost
-    gap = 100 * max(0.0, (cost - row.lower_bound) / cost) if cost > 0 else 0.0
-    return (
-        format_bytes(row.budget_bytes),
-        share,
-        format_bytes(row.point.peak_bytes),
-        format_overhead(cost, curve.base_cost),
-        bound,
-        f"{gap:.2f} %",
-        _seconds(row.seconds),
-        row.point.solver,
-        row.known,
-    )
+    peak = extra = gap = by = NONE
+    if row.point is not None:
+        cost, by = row.point.cost, row.point.solver
+        peak, extra = format_bytes(row.point.peak_bytes), format_overhead(cost, curve.base_cost)
+        gap = f"{100 * max(0.0, (cost - row.lower_bound) / cost) if cost > 0 else 0.0:.2f} %"
+    budget, seconds = format_bytes(row.budget_bytes), _seconds(row.seconds)
+    return budget, share, peak, extra, bound, gap, seconds, by, row.known
 
 
 def _baselines(curve: Curve) -> Table:

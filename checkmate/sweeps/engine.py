@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from checkmate.progress import Cancelled, never
 
@@ -61,14 +61,6 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and 0 < int(text) < 2**16
 
 
-class Result(Protocol):
-    """A part of ``concurrent.futures.Future``."""
-
-    def done(self) -> bool: ...
-
-    def result(self) -> Any: ...
-
-
 class Pool:
     """``jobs``: most tasks at once. ``retries``: how often a sweep may send a task again whose worker was
     lost.
@@ -86,7 +78,7 @@ class Pool:
     def _room(self) -> int:
         raise NotImplementedError
 
-    def submit(self, function: Callable[[Any], Any], argument: Any) -> Result:
+    def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
         """Both travel by pickle, the function by its name."""
         raise NotImplementedError
 

@@ -6,13 +6,14 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 import checkmate
 from checkmate.errors import FormatError
 from checkmate.progress import Cancelled, Progress, Report, never, silent
-from checkmate.sweeps.engine import Pool, Result
+from checkmate.sweeps.engine import Pool
 from checkmate.sweeps.journal import Journal
 
 Data = dict[str, Any]
@@ -109,7 +110,7 @@ class _TaskSweep:
         self._tasks = {task.key: task for task in tasks}
         self._pool, self._journal, self._report, self._cancelled = pool, journal, report, cancelled
         self._waiting: deque[str] = deque()
-        self._out: dict[str, Result] = {}
+        self._out: dict[str, Future[Data]] = {}
         self._losses: dict[str, int] = {}
         self.swept = SweepResult()
 
@@ -148,7 +149,7 @@ class _TaskSweep:
             self._out[key] = self._pool.submit(work, (checkmate.__version__, self._tasks[key]))
             self.swept.at_once = max(self.swept.at_once, len(self._out))
 
-    def _take(self, key: str, result: Result) -> None:
+    def _take(self, key: str, result: Future[Data]) -> None:
         task = self._tasks[key]
         try:
             data: Data = result.result()
