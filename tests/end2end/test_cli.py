@@ -260,62 +260,6 @@ def test_matrices(chain_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert all(computed[stage, op] for stage, op in enumerate(order))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("frob",), "invalid choice: 'frob'"),
-        (("explor", "unet"), "did you mean explore?  see: checkmate --help"),
-        (("run", "unet", "--budgt", "60%"), "did you mean --budget?  see: checkmate run --help"),
-        (("list", "models", "more"), "unrecognized arguments: more"),
-        (("desktop", "--potato"), "see: checkmate desktop --help"),
-        (("solve", "{graph}"), "one of the arguments --budget --max-overhead is required"),
-        (("solve", "{graph}", "--budget", "60", "--solver", "nope"), "there is no solver 'nope'"),
-        (("solve", "{graph}", "--budget", "60", "--time-limit", "soon"), "'soon' is not a number of seconds"),
-        (("solve", "{graph}", "--budget", "60", "--gap", "-1"), "'-1' is not a fraction; write it like 0.01"),
-        (("solve", "{graph}", "--budget", "60", "--workers", "0"), "'0' is not a whole number of at least 1"),
-        (("solve", "none.json", "--budget", "60"), "there is no file none.json"),
-        (("solve", "{graph}", "--budget", "-3GiB"), "a budget of -3GiB is not positive; write it like"),
-        (("frontier", "{graph}", "--budgets", "-3GiB,60%"), "a budget of -3GiB is not positive"),
-        (("max-batch", "{graph}", "--budget", "-16GiB"), "a budget of -16GiB is not positive"),
-        (("solve", "{graph}", "--budget", "110%"), "more than keeping everything takes; write 100% or less"),
-        (("solve", "unet-b8.graph", "--budget", "60"), "60 bytes is less than any step needs"),
-        (("frontier", "unet-b8.graph", "--budgets", "60,80"), "60 bytes is less than any step needs"),
-        (("run", "unet", "--budget", "60", "-o", "out"), 'write "60%" for a share'),
-        (("solve", "{graph}", "--budget", "60", "-o", "{graph}/s.json"), "there is no folder {graph}"),
-        (("solve", "{graph}", "--budget", "60", "-o", "{graph}"), "is to be read and would be overwritten"),
-        (("certify", "{graph}", "{cut}", "-o", "{cut}"), "is to be read and would be overwritten"),
-        (("profile", "{cut}:make_model", "-o", "{cut}"), "is to be read and would be overwritten"),
-        (("solve", "{graph}", "--budget", "60", "--matrices", "{graph}/m.npz"), "there is no folder {graph}"),
-        (("info", "{cut}"), "{cut} is cut off: the JSON ends too early, in line 1"),
-        (("check", "{graph}", "{graph}"), "format is 'checkmate-graph', not 'checkmate-schedule'"),
-        (("verify", "unet", "{graph}", "-g", "{graph}"), "was not profiled from a Keras model"),
-        (("profile", "unet", "-b", "0", "-o", "x.json"), "'0' is not a whole number of at least 1"),
-        (("profile", "unet", "-o", "{graph}/g.json"), "there is no folder {graph}"),
-        (
-            ("profile", "unet", "--input-shape", "a,b", "-o", "x.json"),
-            "'a,b' is not a shape; write it like 224,224,3",
-        ),
-        (("explore", "--size", "big"), "'big' is not a window size; write it like 1600x1000"),
-    ],
-)
-def test_bad_usage(
-    arguments: tuple[str, ...],
-    sentence: str,
-    chain_file: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    cut = tmp_path / "cut.json"
-    cut.write_bytes(chain_file.read_bytes()[:200])
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    names = {"graph": str(chain_file), "cut": str(cut)}
-    code, text, err = call(capsys, *(argument.format(**names) for argument in arguments))
-    assert (code, text) == (2, "")
-    assert sentence.format(**names) in err and err.startswith("checkmate: ")
-    assert err.count("\n") <= 2 and "Traceback" not in err
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before, "something is left behind"
-
-
 def test_no_command_is_a_question_for_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([])

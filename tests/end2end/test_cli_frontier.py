@@ -66,28 +66,6 @@ def test_a_graph_that_fits_no_budget(chain_file: Path, capsys: pytest.CaptureFix
     assert code == 3 and out.count("infeasible, proved") == 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--budgets", "1"), "a curve needs at least two budgets"),
-        (("--budgets", "50%,potatoes"), "cannot read 'potatoes' as a budget"),
-        (("--budgets", ""), "cannot read '' as a budget"),
-        (("--time-limit", "0"), "'0' is not a number of seconds"),
-        (("--solver", "simplex"), "there is no solver 'simplex'"),
-        (("--baseline", "simplex"), "there is no solver 'simplex'"),
-        (("--svg", "curve.csv"), "'curve.csv' does not end in .svg"),
-        (("-o", "curve.png"), "'curve.png' ends in no known format; end it in .svg, .csv or .json"),
-        (("-o", "nowhere/curve.svg"), "cannot write nowhere/curve.svg: there is no folder"),
-    ],
-)
-def test_bad_usage(
-    arguments: tuple[str, ...], sentence: str, chain_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = call(capsys, "frontier", chain_file, *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("checkmate: ") and sentence in err and "Traceback" not in err
-
-
 def test_a_file_that_is_no_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "g.json").write_text("[]")
     code, _, err = call(capsys, "frontier", tmp_path / "g.json")

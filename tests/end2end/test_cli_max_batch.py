@@ -71,28 +71,6 @@ def test_fixed_bytes_as_given_leave_less_room(at_four: Path, call: Call) -> None
     assert full["fixed_bytes"] == 500 and full["batch"] < free["batch"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "the following arguments are required: --budget"),
-        (("--budget", "60%"), "'60%' depends on the batch; write the budget as a size, like 16GiB"),
-        (("--budget", "min"), "'min' depends on the batch"),
-        (("--budget", "1G", "--batch-size", "0"), "'0' is not a whole number of at least 1"),
-        (("--budget", "1G", "--batch-size", "5"), "'chain' says that its batch size is 4, not 5"),
-        (("--budget", "1G", "--max-overhead", "few"), "cannot read 'few' as an extra cost"),
-        (("--budget", "1G", "--fixed", "much"), "cannot read 'much' as a size"),
-        (("--budget", "1G", "-o", "{folder}/s.json", "-g", "{folder}/s.json"), "cannot go into one file"),
-        (("--budget", "1G", "-g", "{folder}/g.json"), "is the graph that is read"),
-    ],
-)
-def test_bad_input_ends_in_one_sentence(
-    at_four: Path, call: Call, arguments: tuple[str, ...], sentence: str
-) -> None:
-    code, out, err = call(at_four, *(text.format(folder=at_four.parent) for text in arguments))
-    assert (code, out) == (2, "")
-    assert sentence in err and err.count("checkmate: ") == 1 and "Traceback" not in err
-
-
 def test_a_file_without_its_batch(tmp_path: Path, call: Call) -> None:
     write_graph(tmp_path / "g.json", training_chain(4))
     assert "does not say what batch size its bytes are for" in call(tmp_path / "g.json", "--budget", 500)[2]

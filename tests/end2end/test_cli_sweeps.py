@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import signal
 import time
 from pathlib import Path
@@ -71,24 +70,3 @@ def test_several_graphs_without_an_engine(files: list[Path], capsys: pytest.Capt
         capsys, "frontier", *files, "--budgets", "80%,90%", "--time-limit", "2", "--baseline", "none"
     )
     assert code == 0 and out.count("solved by auto in") == 2 and "by itself" not in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--engine", "spark://here:1"), "'spark://here:1' is not an engine"),
-        (("--jobs", "0"), "'0' is not a whole number of at least 1"),
-        (("--moves", "10"), "solver 'auto' does not count moves"),
-        (("-o", "curve.svg"), "several curves cannot go into one curve.svg"),
-        (("--journal", "none/sweep.jsonl"), "there is no folder"),
-        (("--journal", "net1.json"), "is not the journal of a sweep"),
-    ],
-)
-def test_bad_questions_are_refused(
-    arguments: tuple[str, str], sentence: str, files: list[Path], capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(files[0].parent)
-    before = json.loads(files[0].read_text())
-    code, out, err = call(capsys, "frontier", *files, *arguments)
-    assert (code, out) == (2, "") and sentence in err and json.loads(files[0].read_text()) == before

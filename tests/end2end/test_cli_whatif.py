@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from checkmate.cli.main import main
 from checkmate.formats import read_schedule, write_graph
 from checkmate.ir import Graph
+from tests.end2end.test_cli import one_object
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -35,12 +35,6 @@ def layers(chain: Graph, tmp_path: Path) -> Path:
     return tmp_path / "layers.json"
 
 
-def one_object(text: str) -> dict[str, Any]:
-    found = json.loads(text)
-    assert isinstance(found, dict)
-    return found
-
-
 def test_the_least_memory_within_a_cost(chain: Graph, chain_file: Path, tmp_path: Path, call: Call) -> None:
     out = tmp_path / "s.json"
     code, text, _ = call(chain_file, "--max-overhead", "20%", "-o", out)
@@ -63,31 +57,6 @@ def test_the_least_memory_at_any_cost(chain_file: Path, call: Call) -> None:
     assert found["least_memory"]["cost_cap"] is None
     code, text, _ = call(chain_file, "--budget", "min", "--json")
     assert (code, one_object(text)["peak_bytes"]) == (0, 40)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "one of the arguments --budget --max-overhead is required"),
-        (("--budget", "60", "--max-overhead", "5%"), "not allowed with argument"),
-        (
-            ("--max-overhead=-5%",),
-            "'-5%' is impossible: no schedule costs less than computing everything once",
-        ),
-        (("--max-overhead", "5"), "'5' could mean 5 % or 500 %; write the % sign"),
-        (("--max-overhead", "few"), "cannot read 'few' as an extra cost; write it like 5%, 0.05 or any"),
-        (("--max-overhead", "nan"), "cannot read 'nan' as an extra cost"),
-        (("--max-overhead", "5%", "--solver", "greedy"), "works with the solver auto only, not with greedy"),
-        (("--budget", "60", "--keep", "blok"), "there is no value or layer 'blok' in the graph"),
-        (("--budget", "60", "--never-recompute", "a0"), "there is no op or layer 'a0' in the graph"),
-    ],
-)
-def test_questions_that_make_no_sense(
-    layers: Path, call: Call, arguments: tuple[str, ...], sentence: str
-) -> None:
-    code, text, err = call(layers, *arguments)
-    assert (code, text) == (2, "")
-    assert sentence in err
 
 
 def test_a_typo_is_answered_with_the_known_names(layers: Path, call: Call) -> None:

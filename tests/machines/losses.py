@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import Any
 from checkmate.errors import EngineUnavailableError
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
-from checkmate.sweeps.run import SweepResult, run
+from checkmate.sweeps.run import run
 from tests.machines.network import Machine, Machines
 from tests.unit.sweeps import counting
 
 PAUSE_S = 1.0  # that each task takes beside its solve, so that one is running when the machine is lost
-_PATIENCE_S = 120.0
 
 
 @dataclass
@@ -35,19 +33,7 @@ def tasks_at(ran: Path, pause_s: float = PAUSE_S) -> list[counting.Counted]:
 
 def answers_here(folder: Path) -> dict[str, Any]:
     with open_pool(Engine(count=1)) as pool:
-        return answers(run(tasks_at(folder / "here", 0.0), pool))
-
-
-def answers(swept: SweepResult) -> dict[str, Any]:
-    return {key: counting.repeatable(data) for key, data in swept.answers.items()}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError("it never came")
-        time.sleep(0.02)
+        return counting.answers(run(tasks_at(folder / "here", 0.0), pool))
 
 
 def ran_on(ran: Path, machine: Machine) -> list[str]:
@@ -64,18 +50,18 @@ def lose_machine(
     lost: list[str] = []
 
     def lose_it() -> None:
-        until(lambda: bool(ran_on(ran, machine)))
+        counting.until(lambda: bool(ran_on(ran, machine)))
         lost.extend(ran_on(ran, machine)[-1:])
         lose()
 
     thread = threading.Thread(target=lose_it, daemon=True)
     with open_pool(parse_engine(f"dask://{machines.address}")) as pool, open_journal(path) as journal:
-        until(lambda: pool.slots() == 2)
+        counting.until(lambda: pool.slots() == 2)
         thread.start()
         swept = run(tasks, pool, journal=journal)
     thread.join()
     problems = [f"a failure: {why}" for why in swept.failures.values()]
-    if answers(swept) != right:
+    if counting.answers(swept) != right:
         problems.append("the answers are not those of one machine")
     if set(read_entries(path)) != set(right):
         problems.append("the journal does not have them all")
@@ -92,13 +78,13 @@ def lose_scheduler(machines: Machines, folder: Path, right: dict[str, Any]) -> L
     engine = parse_engine(f"dask://{machines.address}")
 
     def lose_it() -> None:
-        until(lambda: len(read_entries(path)) >= 3)
+        counting.until(lambda: len(read_entries(path)) >= 3)
         machines.scheduler.lose()
 
     thread = threading.Thread(target=lose_it, daemon=True)
     try:
         with open_pool(engine) as pool, open_journal(path) as journal:
-            until(lambda: pool.slots() == 2)
+            counting.until(lambda: pool.slots() == 2)
             thread.start()
             run(tasks, pool, journal=journal)
         problems.append("the scheduler was lost, and nothing was said")
@@ -112,7 +98,7 @@ def lose_scheduler(machines: Machines, folder: Path, right: dict[str, Any]) -> L
     machines.start_all()
     with open_pool(engine) as pool, open_journal(path) as journal:
         swept = run(tasks, pool, journal=journal)
-    if answers(swept) != right or swept.failures:
+    if counting.answers(swept) != right or swept.failures:
         problems.append("the answers are not those of one machine")
     if swept.reused != len(kept) or not 3 <= len(kept) < len(tasks):
         problems.append(f"{swept.reused} answers of {len(kept)} were taken from the journal")

@@ -77,12 +77,19 @@ def random_exploration(random: Random) -> SavedExploration:
     results = tuple(result(graph, plan, solve_seconds=random.random()) for plan in plans)
     least = min((r.peak_bytes or 0 for r in results), default=9)
     bounds = ((least - 1, math.inf),) if least else ()
-    return SavedExploration(graph, random.randint(0, 50), results, (*bounds, (least, graph.base_cost)))
+    constraints = random.choice([None, {"keep": ["a0"], "recompute_gradients": False}])
+    bounds = (*bounds, (least, graph.base_cost))
+    return SavedExploration(graph, random.randint(0, 50), results, bounds, constraints)
 
 
 def require_same(a: SavedExploration, b: SavedExploration) -> None:
     assert same(a.graph, b.graph) and a.graph.fingerprint == b.graph.fingerprint
-    assert (a.budget_bytes, a.bounds, a.own) == (b.budget_bytes, b.bounds, b.own)
+    assert (a.budget_bytes, a.bounds, a.own, a.constraints) == (
+        b.budget_bytes,
+        b.bounds,
+        b.own,
+        b.constraints,
+    )
     assert a.constrained_bounds == b.constrained_bounds and a.under == b.under
     assert len(a.schedules) == len(b.schedules)
     names = (
@@ -218,6 +225,7 @@ BROKEN: list[tuple[Edit, str]] = [
     ),
     (without("graph", "ops", 1, "cost"), "ops[1].cost is missing"),
     (top(budget_bytes=-1), "budget_bytes is negative (-1)"),
+    (top(constraints=["a0"]), "constraints is a list, not an object"),
     (top(budget_bytes=0.5), "budget_bytes is 0.5, not a whole number"),
     (top(schedules={}), "schedules is an object, not a list"),
     (top(bounds=3), "bounds is a number (3), not a list"),
@@ -294,10 +302,7 @@ def test_a_files_figures_neither_hide_nor_make_a_contradiction(tmp_path: Path) -
 
 
 def test_a_bound_that_does_not_cover_a_schedule_contradicts_nothing(tmp_path: Path) -> None:
-    """Test bounds beside a schedule.
-
-    One byte below its peak there may be no schedule; at the peak the bound may equal the cost.
-    """
+    # One byte below its peak there may be no schedule; at the peak the bound may equal the cost.
     data = stored(exploration(), tmp_path)
     data["bounds"] = [
         {"budget_bytes": PEAK - 1, "lower_bound": BASE + 1},

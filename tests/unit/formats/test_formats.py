@@ -21,7 +21,6 @@ from checkmate.formats import (
     write_report,
     write_schedule,
 )
-from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.formats.files import require_output_folder, require_writable, write_bytes
 from checkmate.formats.schedule import result_facts
 from checkmate.ir import (
@@ -258,24 +257,6 @@ def test_published_graphs_survive_being_written(path: Path, tmp_path: Path) -> N
     graph = read_any_graph(path)
     write_graph(tmp_path / "again.json.gz", graph)
     assert same(read_any_graph(tmp_path / "again.json.gz"), graph)
-
-
-@pytest.mark.parametrize("constraints", [None, {"keep": ["a0"], "recompute_gradients": False}])
-def test_explorations_read_back_the_same(constraints: dict[str, Any] | None, tmp_path: Path) -> None:
-    graph = training_chain(4)
-    path = tmp_path / "e.json.gz"
-    write_exploration(path, SavedExploration(graph, 1000, (), ((10, float("inf")), (20, 3.0)), constraints))
-    read = read_exploration(path)
-    assert same(read.graph, graph) and read.budget_bytes == 1000
-    assert read.bounds == ((10, float("inf")), (20, 3.0)) and read.constraints == constraints
-
-
-def test_constraints_of_an_exploration_are_an_object(tmp_path: Path) -> None:
-    path = tmp_path / "e.json"
-    write_exploration(path, SavedExploration(training_chain(4), 0, (), ()))
-    path.write_text(json.dumps({**json.loads(path.read_text()), "constraints": ["a0"]}))
-    with pytest.raises(FormatError, match="constraints"):
-        read_exploration(path)
 
 
 def test_the_fields_are_plain_numbers_and_texts() -> None:

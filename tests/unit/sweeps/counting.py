@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from checkmate.frontiers.tasks import SolveTask
 from checkmate.planning import keep_everything_peak
 from checkmate.solvers.problem import SolveOptions
-from checkmate.sweeps.run import Data
+from checkmate.sweeps.run import Data, SweepResult
 from tests.generated_graphs import training_dag
 
 
@@ -78,3 +78,14 @@ def sweep_tasks(path: Path, *, seeds: Sequence[int] = (1, 2), shares: Sequence[f
 
 def repeatable(data: Data) -> Data:
     return {name: value for name, value in data.items() if name != "solve_seconds"}
+
+
+def answers(swept: SweepResult) -> dict[str, Data]:
+    return {key: repeatable(data) for key, data in swept.answers.items()}
+
+
+def until(condition: Callable[[], bool], patience_s: float = 120.0) -> None:
+    end = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < end, "what was waited for never came"
+        time.sleep(0.01)

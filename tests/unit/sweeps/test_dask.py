@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,10 @@ from checkmate.errors import EngineUnavailableError
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
-from checkmate.sweeps.run import SweepResult, run
+from checkmate.sweeps.run import run
 from tests.unit.sweeps import counting
 
 distributed = pytest.importorskip("distributed")
-PATIENCE_S = 60.0
 pytestmark = pytest.mark.heavy  # workers start, are killed and start again: half a minute
 
 
@@ -42,18 +40,12 @@ def engine(cluster: Any) -> Engine:
     return engine_of(cluster)
 
 
-def answers(swept: SweepResult) -> dict[str, Any]:
-    return {key: counting.repeatable(data) for key, data in swept.answers.items()}
-
-
 def test_the_same_answers_though_a_worker_is_killed_in_the_middle(engine: Engine, tmp_path: Path) -> None:
     ran, path = tmp_path / "ran", tmp_path / "sweep.jsonl"
     tasks = counting.sweep_tasks(ran, pause_s=0.5)
 
     def kill_the_first() -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not counting.marks(ran) and time.monotonic() < end:
-            time.sleep(0.01)
+        counting.until(lambda: bool(counting.marks(ran)))
         os.kill(int(counting.marks(ran)[0].split()[1]), signal.SIGKILL)
 
     killer = threading.Thread(target=kill_the_first)
@@ -64,7 +56,7 @@ def test_the_same_answers_though_a_worker_is_killed_in_the_middle(engine: Engine
     with open_pool(Engine(count=2)) as pool:
         here = run(counting.sweep_tasks(tmp_path / "here"), pool)
     assert not swept.failures and set(swept.answers) == {task.key for task in tasks}
-    assert answers(swept) == answers(here)
+    assert counting.answers(swept) == counting.answers(here)
     workers = [line.split()[1] for line in counting.marks(ran)]
     names = [line.split()[0] for line in counting.marks(ran)]
     assert names.count(names[0]) == 2 and workers[0] not in workers[1:][-1:], (

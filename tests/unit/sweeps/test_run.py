@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from checkmate.sweeps.run import run
 from tests.unit.sweeps import counting
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 60.0
 
 # A sweep in a process of its own, to be killed: python -c KILLABLE COUNTER JOURNAL
 KILLABLE = """
@@ -49,14 +47,6 @@ def pool() -> Iterator[Pool]:
         yield opened
 
 
-def until(*, lines: Path | None = None, count: int = 1, gone: Sequence[int] = ()) -> None:
-    """Wait for so many lines in a file, or for processes to end."""
-    end = time.monotonic() + PATIENCE_S
-    while any(map(psutil.pid_exists, gone)) if lines is None else len(counting.marks(lines)) < count:
-        assert time.monotonic() < end, "what was waited for never came"
-        time.sleep(0.01)
-
-
 def test_every_task_once_and_equal_tasks_are_one(pool: Pool, tmp_path: Path) -> None:
     tasks = counting.sweep_tasks(tmp_path / "ran")
     told: list[Progress] = []
@@ -74,9 +64,7 @@ def test_every_task_once_and_equal_tasks_are_one(pool: Pool, tmp_path: Path) -> 
 def test_the_same_sweep_gives_the_same_answers_and_they_are_schedules(pool: Pool, tmp_path: Path) -> None:
     tasks = counting.sweep_tasks(tmp_path / "ran", seeds=(3,))
     first, second = run(tasks, pool), run(list(reversed(tasks)), pool)
-    assert {key: counting.repeatable(data) for key, data in first.answers.items()} == {
-        key: counting.repeatable(data) for key, data in second.answers.items()
-    }
+    assert counting.answers(first) == {key: counting.repeatable(data) for key, data in second.answers.items()}
     assert {data["ended"] for data in first.answers.values()} <= {"moves", "proof"}
     graph = tasks[-1].graph
     result = result_of(graph, first.answers[tasks[-1].key])
@@ -129,7 +117,7 @@ def test_a_worker_killed_in_the_middle_costs_nothing_but_its_time(pool: Pool, tm
     tasks = counting.sweep_tasks(ran, pause_s=0.5)
 
     def kill_the_first() -> None:
-        until(lines=ran)
+        counting.until(lambda: bool(counting.marks(ran)))
         os.kill(int(counting.marks(ran)[0].split()[1]), signal.SIGKILL)
 
     killer = threading.Thread(target=kill_the_first)
@@ -138,7 +126,7 @@ def test_a_worker_killed_in_the_middle_costs_nothing_but_its_time(pool: Pool, tm
     killer.join()
     undisturbed = run(counting.sweep_tasks(tmp_path / "again"), pool)
     assert swept.lost == 1 and not swept.failures
-    assert {key: counting.repeatable(data) for key, data in swept.answers.items()} == {
+    assert counting.answers(swept) == {
         key: counting.repeatable(data) for key, data in undisturbed.answers.items()
     }
     assert len(counting.marks(ran)) == len(tasks) + 1
@@ -151,7 +139,7 @@ def test_cancelling_stops_at_once_and_leaves_the_journal(tmp_path: Path) -> None
     endless = counting.sweep_tasks(ran, seeds=(2,), pause_s=1e6)
 
     def ask() -> None:
-        until(lines=path, count=2)
+        counting.until(lambda: len(counting.marks(path)) >= 2)
         asked.set()
 
     watcher = threading.Thread(target=ask)
@@ -167,9 +155,10 @@ def test_a_killed_sweep_resumes_without_recomputing(pool: Pool, tmp_path: Path) 
     ran, path = tmp_path / "ran", tmp_path / "sweep.jsonl"
     command = [sys.executable, "-c", KILLABLE, str(ran), str(path)]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as sweep:
-        until(lines=path, count=4)  # the header and three
+        counting.until(lambda: len(counting.marks(path)) >= 4)  # the header and three
         sweep.send_signal(signal.SIGKILL)
-    until(gone=[int(line.split()[1]) for line in counting.marks(ran)])
+    workers = [int(line.split()[1]) for line in counting.marks(ran)]
+    counting.until(lambda: not any(map(psutil.pid_exists, workers)))
     finished = {key: entry.data for key, entry in read_entries(path).items()}
     begun = len(counting.marks(ran))
     tasks = counting.sweep_tasks(ran)
@@ -182,9 +171,7 @@ def test_a_killed_sweep_resumes_without_recomputing(pool: Pool, tmp_path: Path) 
     assert sorted(after) == sorted(name for key, name in names.items() if key not in finished)
     assert {key: swept.answers[key] for key in finished} == finished
     whole = run(counting.sweep_tasks(tmp_path / "undisturbed"), pool)
-    assert {key: counting.repeatable(data) for key, data in swept.answers.items()} == {
-        key: counting.repeatable(data) for key, data in whole.answers.items()
-    }
+    assert counting.answers(swept) == {key: counting.repeatable(data) for key, data in whole.answers.items()}
     counted = len(counting.marks(ran))
     with open_journal(path) as journal:
         assert run(tasks, pool, journal=journal).reused == len(tasks)
