@@ -245,19 +245,9 @@ def test_a_networks_outcome_is_its_proof(tmp_path: Path) -> None:
 @pytest.mark.parametrize("onednn", ["0", "1"])
 def test_prove(tmp_path: Path, onednn: str) -> None:
     pytest.importorskip("tensorflow")
+    asked = "-m checkmate doctor --prove --json --time-limit 3000 -o report.md"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "checkmate",
-            "doctor",
-            "--prove",
-            "--json",
-            "--time-limit",
-            "3000",
-            "-o",
-            "report.md",
-        ],
+        [sys.executable, *asked.split()],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -22,10 +22,7 @@ pytestmark = [
 
 
 def checkmate(folder: Path, *arguments: object, limit: int = 0) -> tuple[int, str, str]:
-    """Run ``checkmate …`` in ``folder``, its allocators limited.
-
-    ``limit`` is in bytes. Return exit code, standard output and standard error.
-    """
+    """Return exit code, output and errors of a command whose allocators are limited to so many bytes."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if limit:
         environment["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(limit // 2**20)
@@ -44,20 +41,8 @@ def checkmate(folder: Path, *arguments: object, limit: int = 0) -> tuple[int, st
 def limited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, int]:
     """Return a folder, the plain step's bytes, and a limit below them."""
     folder = tmp_path_factory.mktemp("limited")
-    code, out, err = checkmate(
-        folder,
-        "profile",
-        *STEP,
-        "-b",
-        BATCH,
-        "--device",
-        "cpu",
-        "--costs",
-        "analytic",
-        "-o",
-        "g.json",
-        "--json",
-    )
+    asked = f"-b {BATCH} --device cpu --costs analytic -o g.json --json"
+    code, out, err = checkmate(folder, "profile", *STEP, *asked.split())
     assert code == 0, err
     needed = json.loads(out)["keep_everything_peak_bytes"]
     return folder, needed, int(ROOM * needed)
@@ -68,23 +53,8 @@ def ran(limited: tuple[Path, int, int]) -> dict[str, object]:
     """Return the report of a run within 60 % of the plain step's memory."""
     folder, needed, limit = limited
     budget = int(0.6 * needed)
-    code, out, err = checkmate(
-        folder,
-        "run",
-        *STEP,
-        "-b",
-        BATCH,
-        "--device",
-        "cpu",
-        "--budget",
-        budget,
-        "--time-limit",
-        4,
-        "-o",
-        "out",
-        "--json",
-        limit=limit,
-    )
+    asked = f"-b {BATCH} --device cpu --budget {budget} --time-limit 4 -o out --json"
+    code, out, err = checkmate(folder, "run", *STEP, *asked.split(), limit=limit)
     assert code == 0, err
     report = json.loads(out)
     assert report["ok"] and report["peak_bytes"]["measured"] <= budget
@@ -113,17 +83,8 @@ def test_measured_memory_equals_the_prediction(ran: dict) -> None:
 @pytest.mark.long
 def test_its_schedule_is_verified_under_the_same_limit(ran: dict, limited: tuple[Path, int, int]) -> None:
     folder, _, limit = limited
-    code, out, err = checkmate(
-        folder,
-        "verify",
-        *STEP,
-        "out/schedule.json",
-        "-g",
-        "out/graph.json",
-        "--budget",
-        ran["budget_bytes"],
-        limit=limit,
-    )
+    asked = f"out/schedule.json -g out/graph.json --budget {ran['budget_bytes']}"
+    code, out, err = checkmate(folder, "verify", *STEP, *asked.split(), limit=limit)
     assert code == 0, err
     assert "as promised" in out and "plain step does not fit (predicted " in out
     assert "bitwise equal to the plain step's (at batch " in out
@@ -131,10 +92,6 @@ def test_its_schedule_is_verified_under_the_same_limit(ran: dict, limited: tuple
 
 @pytest.mark.long
 def test_a_share_is_of_the_predicted_peak(ran: dict, limited: tuple[Path, int, int]) -> None:
-    """Test a share as a budget, and an export of another schedule.
-
-    The export is of the first run's graph, under the same limit.
-    """
     folder, _, limit = limited
     code, _, err = checkmate(
         folder, "solve", "out/graph.json", "--budget", "55%", "-o", "s.json", "--time-limit", 4

@@ -115,15 +115,8 @@ def test_the_folder_is_whole(exported: tuple[Path, str, str]) -> None:
 
 def test_its_schedule_passes_the_check(exported: tuple[Path, str, str]) -> None:
     folder = exported[0] / "out"
-    command = [
-        sys.executable,
-        "-m",
-        "checkmate",
-        "check",
-        folder / "graph.json",
-        folder / "schedule.json",
-        "--json",
-    ]
+    files = folder / "graph.json", folder / "schedule.json"
+    command = [sys.executable, "-m", "checkmate", "check", *files, "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     found = json.loads(done.stdout)
     assert found["valid"] and found["within_budget"]

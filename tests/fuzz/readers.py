@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ from checkmate.reports.html import sections_page
 from checkmate.request import parse_shape
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
-from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import parse_engine
 from checkmate.sweeps.journal import open_journal, read_entries
 from checkmate.workers.window_messages import WINDOW_MESSAGES
@@ -53,6 +53,21 @@ def _put(path: Path, data: bytes) -> Path:
     path.unlink(missing_ok=True)  # some file systems wait for the disk when a file is written over
     path.write_bytes(data)
     return path
+
+
+def _written(**files: Callable[[Path], object]) -> Callable[[Path], list[bytes]]:
+    """Return what writes the files and reads their bytes."""
+
+    def samples(folder: Path) -> list[bytes]:
+        for name, write in files.items():
+            write(folder / name)
+        return [(folder / name).read_bytes() for name in files]
+
+    return samples
+
+
+def _write_schedule(path: Path) -> None:
+    write_schedule(path, asked(), planning.solve(asked(), 40, solver="greedy"))
 
 
 def asked() -> Graph:
@@ -90,20 +105,11 @@ _LAYERED = (
 )
 
 
-def _solved(graph: Graph) -> Any:
-    return planning.solve(graph, 40, solver="greedy", options=SolveOptions(time_limit_s=5.0))
-
-
 def _read_schedule(folder: Path, data: bytes) -> object:
     graph = asked()
     result = read_schedule(_put(folder / "s.json", data), graph)
     write_schedule(folder / "again.json", graph, result)
     return planning.check_schedule(graph, result.require_schedule().steps.tolist(), budget=40)
-
-
-def _schedules(folder: Path) -> list[bytes]:
-    write_schedule(folder / "s.json", asked(), _solved(asked()))
-    return [(folder / "s.json").read_bytes()]
 
 
 def _read_certificate(folder: Path, data: bytes) -> object:
@@ -160,38 +166,14 @@ def _read_journal(folder: Path, data: bytes) -> object:
     return gather([path])
 
 
-def _journals(folder: Path) -> list[bytes]:
-    writers.write_journal(folder / "j.jsonl")
-    return [(folder / "j.jsonl").read_bytes()]
-
-
 def _read_page(folder: Path, data: bytes) -> object:
-    return sections_page("fuzz", gather([_put(folder / "it.json", data)]).sections, writers_when())
-
-
-def writers_when() -> Any:
-    """Return the date that the tests of the page use."""
-    from tests.unit.reports.test_page import WHEN
-
-    return WHEN
-
-
-def _frontiers(folder: Path) -> list[bytes]:
-    writers.write_curve(folder / "c.json")
-    return [(folder / "c.json").read_bytes()]
+    return sections_page("fuzz", gather([_put(folder / "it.json", data)]).sections, datetime(2026, 1, 2))
 
 
 def _reports(folder: Path) -> list[bytes]:
     (folder / "out").mkdir(exist_ok=True)
     writers.write_run(folder / "out")
     return [(folder / "out" / "report.json").read_bytes()]
-
-
-def _results(folder: Path) -> list[bytes]:
-    names = ("batch.json", "jax_export.json")
-    for name in names:
-        writers.WRITERS[name](folder / name)
-    return [(folder / name).read_bytes() for name in names]
 
 
 def _read_record(name: str) -> Callable[[Path, bytes], object]:
@@ -300,13 +282,13 @@ def _values(folder: Path) -> list[bytes]:
 READERS: dict[str, Reader] = {
     "graph": Reader(_read_graph, _graphs),
     "node-link": Reader(_read_graph, lambda folder: [_TRAINED, _LAYERED]),
-    "schedule": Reader(_read_schedule, _schedules),
+    "schedule": Reader(_read_schedule, _written(s=_write_schedule)),
     "certificate": Reader(_read_certificate, _certificates),
     "exploration": Reader(_read_exploration, explorations),
-    "journal": Reader(_read_journal, _journals),
-    "frontier": Reader(_read_page, _frontiers),
+    "journal": Reader(_read_journal, _written(j=writers.write_journal)),
+    "frontier": Reader(_read_page, _written(c=writers.write_curve)),
     "report": Reader(_read_page, _reports),
-    "results": Reader(_read_page, _results),
+    "results": Reader(_read_page, _written(b=writers.write_batch, j=writers.write_jax_export)),
     "log": Reader(_read_record("a.log"), lambda folder: [(DATA / "oom_2_21.log").read_bytes()]),
     "xplane": Reader(_read_record("a.xplane.pb"), _profiles),
     "cost cache": Reader(_read_costs, _costs),

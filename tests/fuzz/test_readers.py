@@ -30,36 +30,26 @@ from tests.fuzz.readers import READERS, opened, reframed
 
 EACH = 60  # seconds for all of them
 OFTEN = {"graph": 400, "node-link": 400, "schedule": 400, "exploration": 200}  # quick, and users edit them
-HEAVY = 1000  # a minute
-LONG = 100_000
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_nothing_breaks_a_reader(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("count", "seed"),
+    [
+        (EACH, 1),
+        pytest.param(1000, 1, marks=pytest.mark.heavy),  # a minute
+        pytest.param(100_000, 2, marks=pytest.mark.long),
+    ],
+)
+def test_nothing_breaks_a_reader(
+    name: str, count: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # and back afterwards
-    count = OFTEN.get(name, EACH)
-    verdict = tried(*opened(name, tmp_path), count, seed=1)
+    count = OFTEN.get(name, EACH) if count == EACH else count
+    verdict = tried(*opened(name, tmp_path), count, seed)
     assert verdict.breaks == {}, dict(verdict.times)
     assert verdict.tried == count
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("name", READERS)
-def test_a_thousand_inputs_break_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    verdict = tried(*opened(name, tmp_path), HEAVY, seed=1)
-    assert verdict.breaks == {}, dict(verdict.times)
-    assert verdict.outcomes["refused"] > 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", READERS)
-def test_a_hundred_thousand_inputs_break_nothing(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    verdict = tried(*opened(name, tmp_path), LONG, seed=2)
-    assert verdict.breaks == {}, dict(verdict.times)
+    assert count == EACH or name in OFTEN or verdict.outcomes["refused"] > 0
 
 
 JSON = st.recursive(
