@@ -9,9 +9,8 @@ from typing import Any
 
 import keras
 
-from checkmate.catalog.model_names import APPLICATIONS, is_built_here, is_in_zoo
+from checkmate.catalog.model_names import APPLICATIONS, ZOO_PREFIX, is_built_here, is_in_zoo
 from checkmate.catalog.samples import find_sample
-from checkmate.catalog.zoo import PREFIX as ZOO_PREFIX
 from checkmate.errors import TraceError
 from checkmate.models.builtin import build_application, dtype_policy
 from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs, index_structure, resize_inputs

@@ -1,4 +1,4 @@
-"""Build the models of ``checkmate.catalog.zoo`` with random weights, at sizes for two CPU cores."""
+"""Build the models of the zoo with random weights, at sizes for two CPU cores."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from checkmate import planning
 from checkmate.backends.tf.environment import EXACT
-from checkmate.catalog.zoo import ZOO, ZooModel
+from checkmate.catalog.model_names import ZOO, ZOO_PREFIX
 from checkmate.errors import CancelledError, CheckmateError, InfeasibleError
 from checkmate.formats.files import write_json
 from checkmate.machine.supported import versions
@@ -31,13 +31,13 @@ from tests.benchmarks.measured_on import this_machine
 Row = dict[str, Any]
 
 
-def measure(model: ZooModel, shares: Sequence[float], options: SolveOptions) -> list[Row]:
+def measure(model: str, shares: Sequence[float], options: SolveOptions) -> list[Row]:
     """Return a row for each share of the plain step's measured peak; a failure is a row with its sentence."""
-    request = ModelRequest(model.spec, batch_size=model.batch_size)
+    request = ModelRequest(ZOO_PREFIX + model, batch_size=ZOO[model])
     rows: list[Row] = []
     schedules: list[list[int]] = []
     for share in shares:
-        row: Row = {"model": model.name, "batch_size": model.batch_size, "budget": share}
+        row: Row = {"model": model, "batch_size": ZOO[model], "budget": share}
         with tempfile.TemporaryDirectory() as folder:
             try:
                 outcome = planning.run(request, f"{100 * share:g}%", Path(folder, "out"), options=options)
@@ -119,8 +119,7 @@ def _errors(found: Iterable[float]) -> dict[str, float | int | None]:
 def main() -> None:
     """Measure the models that are named, and write after each; all of the zoo by default."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = [model.name for model in ZOO]
-    parser.add_argument("models", nargs="*", metavar="MODEL", default=names)
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=list(ZOO))
     parser.add_argument("--budgets", default="75,50,35", help="in percent of the plain step's peak")
     parser.add_argument("--time-limit", type=float, default=8.0, help="seconds for each solve")
     parser.add_argument("--eigen", action="store_true", help="with Eigen's kernels in place of oneDNN's")
@@ -131,7 +130,7 @@ def main() -> None:
     shares = [float(part) / 100 for part in chosen.budgets.split(",")]
     options = SolveOptions(time_limit_s=chosen.time_limit)
     machine, rows = this_machine(), list[Row]()
-    for model in [ZOO[names.index(name)] for name in chosen.models]:
+    for model in chosen.models:
         rows += measure(model, shares, options)
         made_with = {**versions(["tensorflow", "keras"]), "kernels": rows[-1].get("kernels")}
         facts = {"machine": machine, "made_with": made_with, "rows": rows, "summary": summary(rows)}

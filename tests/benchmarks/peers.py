@@ -20,7 +20,7 @@ from typing import Any
 
 from checkmate import planning
 from checkmate.backends.tf.environment import EXACT
-from checkmate.catalog.zoo import ZOO, ZooModel
+from checkmate.catalog.model_names import ZOO, ZOO_PREFIX
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.formats.files import write_json
 from checkmate.machine.processor import processor_name
@@ -41,16 +41,16 @@ _ROUNDING, _ROUNDING_OF_ONE = 1e-4, 1e-2
 Row = dict[str, Any]
 
 
-def measure(model: ZooModel, options: SolveOptions) -> list[Row]:
+def measure(model: str, options: SolveOptions) -> list[Row]:
     """Return rows for the plain step, each peer, and ours within each peer's peak."""
-    request = ModelRequest(model.spec, batch_size=model.batch_size)
+    request = ModelRequest(ZOO_PREFIX + model, batch_size=ZOO[model])
     rows: list[Row] = []
     layers: list[str] = []
     for method in (PLAIN, *PEERS):
         answer = ask("measure_peer", request=request.to_json(), method=method.name, layers=layers)
         layers = answer.get("layers") or layers
         rows.append({"name": method.name, "method": method.label, **answer})
-        print(model.name, rows[-1], flush=True)
+        print(model, rows[-1], flush=True)
     if "peak_bytes" not in rows[0]:
         return rows
     ran = [row for row in rows if "peak_bytes" in row]
@@ -112,11 +112,11 @@ def _add_times(request: ModelRequest, peers: Sequence[Row], ours: Sequence[Row],
             row["seconds"] = min(seconds)
 
 
-def cells(model: ZooModel, row: Row, plain: Row) -> list[str]:
+def cells(model: str, row: Row, plain: Row) -> list[str]:
     peak, seconds = row.get("peak_bytes"), row.get("seconds")
     saved = "steps" in row or peak is None or peak < _NO_EFFECT * plain["peak_bytes"]
     return [
-        f"{model.name} b{model.batch_size}",
+        f"{model} b{ZOO[model]}",
         row["method"],
         "–" if peak is None else f"{peak / 2**20:.1f}",
         "–" if peak is None else f"{100 * peak / plain['peak_bytes']:.1f}",
@@ -151,8 +151,7 @@ def state(compared: Mapping[str, Any] | None) -> str:
 def main() -> None:
     """Measure the models that are named, and write after each; all of the zoo by default."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = [model.name for model in ZOO]
-    parser.add_argument("models", nargs="*", metavar="MODEL", default=names)
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=list(ZOO))
     parser.add_argument("--time-limit", type=float, default=8.0, help="seconds for each solve")
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
@@ -170,7 +169,7 @@ def main() -> None:
         "notes": [],
         "rows": [],
     }
-    for model in [ZOO[names.index(name)] for name in chosen.models]:
+    for model in chosen.models:
         rows = measure(model, SolveOptions(time_limit_s=chosen.time_limit))
         record["rows"] += [cells(model, row, rows[0]) for row in rows]
         if chosen.output:

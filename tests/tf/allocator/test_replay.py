@@ -19,7 +19,7 @@ from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import OpKind
-from checkmate.catalog.zoo import find_zoo_model
+from checkmate.catalog.model_names import ZOO, ZOO_PREFIX
 from checkmate.ir.graph import Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.placement import place
@@ -33,10 +33,8 @@ from tests.tf.requested import predicted_requested
 
 @lru_cache(maxsize=8)
 def folded_zoo(name: str, batch_size: int | None = None) -> FoldedStep:
-    model = find_zoo_model(name)
-    return trace_request(
-        ModelRequest(model.spec, batch_size or model.batch_size, device="cpu"), report=silent, cancelled=never
-    )
+    request = ModelRequest(ZOO_PREFIX + name, batch_size or ZOO[name], device="cpu")
+    return trace_request(request, report=silent, cancelled=never)
 
 
 def traced(folded: FoldedStep, steps: list[int], runs: int = 1) -> list[StepTrace]:
