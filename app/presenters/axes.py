@@ -1,4 +1,4 @@
-"""Scales and ticks of plots: budgets in bytes, and steps side by side or by what they cost; no Qt."""
+"""Scales and ticks of plots."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the l
 
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return at least one value from ``low`` to ``high``, round if possible. They are about ``most``."""
     return round_values(low, high, most) or [low]
 
 
 @dataclass(frozen=True)
 class BudgetScale:
-    """Convert bytes to pixels and back. The scale goes from a little under the floor to a little over the
-    top. The scale is logarithmic if the range is wide."""
+    """Bytes to pixels and back, logarithmic if the range is wide."""
 
     low: float
     high: float
@@ -36,15 +34,13 @@ class BudgetScale:
 
     @classmethod
     def between(cls, floor: int, top: int, left: float, right: float) -> BudgetScale:
-        """Return the scale for budgets from ``floor`` to ``top``, in bytes. The floor is what every schedule
-        needs; the top is keeping everything."""
+        """A scale from a little under ``floor``, which every schedule needs, to a little over ``top``."""
         high = max(2.0, 1.04 * top)
         wide = floor > 0 and top / floor > _LOG_FROM
         low = 0.82 * floor if wide else max(0.0, floor - 0.12 * (high - floor))
         return cls(max(low, 1.0 if wide else 0.0), high, left, max(right, left + 1), wide)
 
     def position(self, count: int) -> float:
-        """Return where ``count`` bytes are, kept within the scale."""
         value = min(max(float(count), self.low), self.high)
         if self.logarithmic:
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -53,7 +49,6 @@ class BudgetScale:
         return self.left + share * (self.right - self.left)
 
     def bytes_at(self, x: float) -> int:
-        """Return the bytes at ``x``, kept within the scale."""
         share = min(1.0, max(0.0, (x - self.left) / (self.right - self.left)))
         if self.logarithmic:
             return int(self.low * (self.high / self.low) ** share)
@@ -64,7 +59,7 @@ class BudgetScale:
         return byte_unit(self.high)
 
     def ticks(self) -> list[float]:
-        _, size = self.unit
+        size = self.unit[1]
         low, high = self.low / size, self.high / size
         if not self.logarithmic:
             return nice_ticks(low, high, 6)
@@ -80,16 +75,11 @@ _APART = 0.6  # of the distance of two ticks on average; closer ones would touch
 
 @dataclass(frozen=True, eq=False)
 class StepAxis:
-    """An axis along which the steps of a schedule lie.
+    """An axis along which the steps of a schedule lie. Step ``k`` goes from *position* ``k`` to ``k + 1``.
 
-    A *position* is a number of steps: step ``k`` goes from position ``k`` to ``k + 1``.
-
-    Attributes:
-        graph: whose costs they are.
-        edges: float64[steps + 1], where each step begins on the axis, and where the last one ends.
-        costs: float64[steps + 1], what was computed before each step, and in all.
-        by_cost: whether the axis counts costs; else it counts steps.
-    """
+    ``edges``: float64[steps + 1], where each step begins on the axis, and where the last one ends. ``costs``:
+    float64[steps + 1], what was computed before each step, and in all. ``by_cost``: the axis counts costs;
+    else steps."""
 
     graph: Graph
     edges: NDArray[np.float64]
@@ -98,8 +88,8 @@ class StepAxis:
 
     @classmethod
     def of(cls, graph: Graph, schedule: Schedule, *, by_cost: bool) -> StepAxis:
-        """Return the axis of a schedule; by steps if nothing costs anything. An axis of steps has the middle
-        of step ``k`` at ``k``."""
+        """The axis counts steps if nothing costs anything. An axis of steps has the middle of step ``k`` at
+        ``k``."""
         costs = np.concatenate([[0.0], np.cumsum(graph.cost[schedule.steps])])
         by_cost = by_cost and bool(costs[-1] > 0)
         steps = np.arange(len(schedule.steps) + 1, dtype=np.float64) - 0.5
@@ -118,17 +108,14 @@ class StepAxis:
         return np.interp(position, np.arange(self.count + 1), self.edges)
 
     def position(self, place: float) -> float:
-        place = min(max(place, self.edges[0]), self.edges[-1])
-        step = int(np.clip(np.searchsorted(self.edges, place, side="right") - 1, 0, self.count - 1))
-        width = self.edges[step + 1] - self.edges[step]
-        return step + (float((place - self.edges[step]) / width) if width > 0 else 0.0)
+        return _position_among(self.edges, min(max(place, self.edges[0]), self.edges[-1]))
 
     def step_at(self, place: float) -> int:
         return min(self.count - 1, int(self.position(place)))
 
     def columns(self, first: int, last: int, most: int) -> NDArray[np.int64]:
-        """Return where at most ``most`` columns of the steps from ``first`` begin. They end before ``last``,
-        and are about equally wide on the axis."""
+        """Where at most ``most`` columns of the steps from ``first`` to before ``last`` begin. They are about
+        equally wide on the axis."""
         if last - first <= most:
             return np.arange(first, last)
         places = np.linspace(self.edges[first], self.edges[last], most, endpoint=False)
@@ -138,7 +125,7 @@ class StepAxis:
         return np.asarray(starts[np.diff(starts, prepend=-1) > 0], np.int64)
 
     def step_ticks(self, low: float, high: float, most: int) -> list[Tick]:
-        """Return about ``most`` ticks at round numbers of steps. They count from one, as people do."""
+        """About ``most`` ticks at round numbers of steps, counted from one."""
         first, last = self.position(low), self.position(high)
         numbers = (int(value) for value in round_values(first + 1, last + 1, most) if value == int(value))
         ticks = ((float(self.place(number - 0.5)), f"{number:,}") for number in numbers if number > 0)
@@ -146,20 +133,16 @@ class StepAxis:
         return list(_apart(ticks, low, high, most)) or [(middle, f"{self.step_at(middle) + 1:,}")]
 
     def cost_ticks(self, low: float, high: float, most: int) -> list[Tick]:
-        """Return about ``most`` ticks at round costs."""
         positions = np.arange(self.count + 1)
         first, last = (float(np.interp(self.position(x), positions, self.costs)) for x in (low, high))
         if last <= first:
             return []
         costs = round_values(first, last, most)
-        places = costs if self.by_cost else [self._place_of_cost(cost) for cost in costs]
-        ticks = zip(places, self._words_of_costs(costs), strict=True)
-        return list(ticks if self.by_cost else _apart(ticks, low, high, most))
-
-    def _place_of_cost(self, cost: float) -> float:
-        step = int(np.clip(np.searchsorted(self.costs, cost, side="right") - 1, 0, self.count - 1))
-        width = self.costs[step + 1] - self.costs[step]
-        return float(self.place(step + ((cost - self.costs[step]) / width if width > 0 else 0.0)))
+        words = self._words_of_costs(costs)
+        if self.by_cost:
+            return list(zip(costs, words, strict=True))
+        places = (float(self.place(_position_among(self.costs, cost))) for cost in costs)
+        return list(_apart(zip(places, words, strict=True), low, high, most))
 
     def _words_of_costs(self, costs: list[float]) -> list[str]:
         words: list[str] = []
@@ -176,10 +159,16 @@ class StepAxis:
 
 
 def stage_edges(matrices: StageMatrices) -> NDArray[np.float64]:
-    """Return the position at which each stage begins, and the last one ends. The result is float64[stages +
-    1]."""
+    """The position at which each stage begins, and the last one ends, float64[stages + 1]."""
     starts = np.searchsorted(matrices.stage_of_step, np.arange(matrices.n))
     return np.append(starts, len(matrices.stage_of_step)).astype(np.float64)
+
+
+def _position_among(edges: NDArray[np.float64], value: float) -> float:
+    """Where steps have no width, the position is the last one's beginning."""
+    step = int(np.clip(np.searchsorted(edges, value, side="right") - 1, 0, len(edges) - 2))
+    width = edges[step + 1] - edges[step]
+    return step + (float((value - edges[step]) / width) if width > 0 else 0.0)
 
 
 def _apart(ticks: Iterator[Tick], low: float, high: float, most: int) -> Iterator[Tick]:

@@ -1,4 +1,4 @@
-"""A step's buffers as areas over the steps: stacked in bands, or at their addresses in memory; no Qt."""
+"""A step's buffers as areas over the steps: stacked in bands, or at their addresses in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,46 +28,19 @@ NOTHING = -1
 
 
 class Grouping(StrEnum):
-    """What bands are stacked and coloured by."""
-
     LAYER = "layer"
     KIND = "kind"
     DTYPE = "dtype"
     REASON = "reason"
 
 
-class Stacked(Protocol):
-    """What an image can be made of: numbered areas, each of a group. ``group`` and ``values`` have one entry
-    per area; a value is -1 for what is no value."""
-
-    @property
-    def shown(self) -> ListedSchedule: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def groups(self) -> tuple[str, ...]: ...
-    @property
-    def group(self) -> NDArray[np.int64]: ...
-    @property
-    def values(self) -> NDArray[np.int64]: ...
-    def owners(
-        self, steps: NDArray[np.int64], height: int, top: float, bottom: float = 0.0
-    ) -> NDArray[np.int64]:
-        """Return which area each pixel belongs to."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """The buffers of a schedule in the order that they are stacked.
+    """The buffers of a schedule in the order that they are stacked, from the bottom to the top.
 
-    Attributes:
-        shown: whose buffers they are.
-        buffer: int64[k], the buffers of the timeline, from the bottom to the top.
-        group: int64[k], the group of each.
-        groups: what the groups are called. One more of them is the workspace, and the last is what is fixed.
-        parts: the part of the model that each layer belongs to; empty unless they are grouped by that.
-    """
+    ``buffer``: int64[k], their numbers in the timeline. ``group``: int64[k]. ``groups``: names; the last two
+    are the workspace and what is fixed. ``parts``: the part of the model that each layer belongs to; empty
+    unless they are grouped by that."""
 
     shown: ListedSchedule
     buffer: NDArray[np.int64]
@@ -77,12 +50,12 @@ class Bands:
 
     @classmethod
     def of(cls, shown: ListedSchedule, grouping: Grouping, before: Bands | None = None) -> Bands:
-        """Return the bands of a schedule. ``before``: bands of any schedule; for the same graph, its parts
-        are not sought again."""
+        """``before``: bands of any schedule, whose parts are reused for the same graph."""
         parts: Mapping[str, str] = {}
         if grouping is Grouping.LAYER:
-            known = before is not None and before.shown.graph is shown.graph
-            parts = (before.parts if known and before is not None else {}) or _parts_of(shown.graph)
+            if before is not None and before.shown.graph is shown.graph:
+                parts = before.parts
+            parts = parts or _parts_of(shown.graph)
         timeline, steps = shown.timeline, len(shown.schedule.steps)
         age = np.minimum(timeline.buffer_last, steps - 1) - timeline.buffer_born + 1
         names, group = _grouped(shown, grouping, parts, timeline.buffer_bytes * age)
@@ -112,9 +85,9 @@ class Bands:
     def owners(
         self, steps: NDArray[np.int64], height: int, top: float, bottom: float = 0.0
     ) -> NDArray[np.int64]:
-        """Return which band each pixel belongs to, int64[steps, height]. ``steps`` ascend. The first pixel of
-        each is at the bottom. ``bottom`` and ``top`` are the bytes at the lower and the upper edge. What is
-        no band is NOTHING, or ``count`` and a group: its low bands, or all of it where it has none."""
+        """Which band each pixel belongs to, int64[steps, height]. ``steps`` ascend; the first pixel of each
+        is at the bottom. ``bottom`` and ``top`` are the bytes at the lower and the upper edge. What is no
+        band is NOTHING, or ``count`` and a group: its low bands, or all of it where it has none."""
         column, rank, size, owner = self._parts(steps, (top - bottom) * _LEAST_PIXELS / height)
         order = np.argsort(column * (2 * self.count + 2 * len(self.groups)) + rank, kind="stable")
         column, size, owner = column[order], size[order], owner[order]
@@ -139,31 +112,26 @@ class Bands:
         every, groups = np.arange(len(steps)), len(self.groups)
         # Above all bands of a group are its low ones, as one.
         ends = np.searchsorted(self.group, np.arange(groups - 2), side="right")
-        parts = [(column, 2 * band + 2, size, band)]
+        parts: list[tuple[Any, ...]] = [(column, 2 * band + 2, size, band)]
         for group in range(groups - 2):
             low = ~high & (self.group == group) & (first < end)
             begun, gone = (
                 np.bincount(at[low], weights=self.bytes[low], minlength=len(steps) + 1) for at in (first, end)
             )
             heights = np.cumsum(begun - gone)[: len(steps)].astype(np.int64)
-            parts.append((every, np.full_like(every, 2 * ends[group] + 1), heights, self._of_group(group)))
-        graph, top = self.shown.graph, 2 * self.count + 3
-        workspace = graph.workspace_bytes[self.shown.schedule.steps[steps]]
-        parts.append((every, np.full_like(every, top), workspace, self._of_group(groups - 2)))
-        fixed = np.full_like(every, self.shown.timeline.fixed_bytes)
-        parts.append((every, np.zeros_like(every), fixed, self._of_group(groups - 1)))
+            parts.append((every, 2 * ends[group] + 1, heights, self.count + group))
+        workspace = self.shown.graph.workspace_bytes[self.shown.schedule.steps[steps]]
+        parts.append((every, 2 * self.count + 3, workspace, self.count + groups - 2))
+        parts.append((every, 0, self.shown.timeline.fixed_bytes, self.count + groups - 1))
         return tuple(
             np.concatenate([np.broadcast_to(part[i], part[0].shape) for part in parts]) for i in range(4)
         )
 
-    def _of_group(self, group: int) -> NDArray[np.int64]:
-        return np.array(self.count + group)
-
     def _less_taken_over(
         self, steps: NDArray[np.int64], column: NDArray[np.int64], band: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the height of each band in its column. An output that is written over an input adds nothing
-        in its first step. Where the output is a view, the input is counted no more."""
+        """The height of each band in its column. An output that is written over an input adds nothing in its
+        first step. Where the output is a view, the input is counted no more."""
         size = self.bytes[band].copy()
         taken = self.shown.timeline.taken_over[steps].copy()
         new, old = (ends[band] == steps[column] for ends in (self.born, self.last))
@@ -175,41 +143,33 @@ class Bands:
         return size
 
     def words(self, owner: int) -> str:
-        """Say what a band is: its bytes, its first and last step, and readers."""
-        if owner >= self.count:
-            group = owner - self.count
-            low = "" if group >= len(self.groups) - 2 else ": small values"
-            return f"{self.groups[group]}{low}"
+        group = owner - self.count
+        if group >= 0:
+            return self.groups[group] + (": small values" if group < len(self.groups) - 2 else "")
         graph, steps = self.shown.graph, self.shown.schedule.steps
-        value = int(self.shown.timeline.buffer_value[self.buffer[owner]])
+        value = self.value_of(owner)
         born, last = int(self.born[owner]), int(self.last[owner])
         entry = graph.values[value]
         dtype = f" · {entry.dtype}" if entry.dtype else ""
         shape = "" if entry.shape is None else f" · {' × '.join(map(str, entry.shape))}"
-        copies = np.sort(self.born[self.shown.timeline.buffer_value[self.buffer] == value])
+        copies = np.sort(self.born[self.values == value])
         again = f", copy {int(np.searchsorted(copies, born)) + 1} of {len(copies)}" * (len(copies) > 1)
         if last >= len(steps):
             end = "live at the end"
         else:
             reader = short_name(graph.ops[int(steps[last])].name)
             end = f"freed after step {last + 1:,}" + (f", last read by {reader}" if last > born else "")
-        return "\n".join(
-            (
-                f"{format_bytes(int(self.bytes[owner]))}{dtype}{shape} · {self.groups[self.group[owner]]}",
-                short_name(entry.name),
-                f"made in step {born + 1:,}{again}",
-                end,
-            )
-        )
+        head = f"{format_bytes(int(self.bytes[owner]))}{dtype}{shape} · {self.groups[self.group[owner]]}"
+        return f"{head}\n{short_name(entry.name)}\nmade in step {born + 1:,}{again}\n{end}"
 
     def op_of(self, owner: int) -> int:
-        """Return the op that writes a band; -1 for what no op writes."""
+        """The op that writes a band; -1 for what no op writes."""
         value = self.value_of(owner)
         return -1 if value < 0 else int(self.shown.graph.producer[value])
 
     def value_of(self, owner: int) -> int:
-        """Return the value that a band is; -1 for what is no single value."""
-        return int(self.shown.timeline.buffer_value[self.buffer[owner]]) if 0 <= owner < self.count else -1
+        """The value that a band is; -1 for what is no single value."""
+        return int(self.values[owner]) if 0 <= owner < self.count else -1
 
 
 def _grouped(
@@ -241,8 +201,7 @@ def _grouped(
 
 
 def _parts_of(graph: Graph) -> dict[str, str]:
-    """Return the part of the model that each layer belongs to. The parts are the outermost groups of the
-    training graph's boxes."""
+    """The part of the model that each layer belongs to, the outermost groups of the training graph."""
     names = [op.group or op.name for op in graph.ops]
     layers = list(dict.fromkeys(name for name, late in zip(names, graph.late, strict=True) if not late))
     parts = group_tree(layers).children if layers else []
@@ -250,27 +209,27 @@ def _parts_of(graph: Graph) -> dict[str, str]:
     return {name: found.get(name, name if not found else _OTHERS) for name in names}
 
 
+_REASONS = [  # from the bottom to the top
+    Reason.FOR_BACKWARD,
+    Reason.FOR_RECOMPUTATION,
+    Reason.GRADIENT,
+    Reason.FOR_FORWARD,
+    Reason.RESULT,
+]
+
+
 def _reasons(shown: ListedSchedule) -> tuple[list[str], NDArray[np.int64]]:
     graph, timeline, steps = shown.graph, shown.timeline, shown.schedule.steps
     reader = np.minimum(timeline.buffer_last, len(steps) - 1)
-    reasons = [
-        Reason.FOR_BACKWARD,
-        Reason.FOR_RECOMPUTATION,
-        Reason.GRADIENT,
-        Reason.FOR_FORWARD,
-        Reason.RESULT,
-    ]
-    cases = (
-        (timeline.buffer_last >= len(steps), Reason.RESULT),
-        (graph.late[graph.producer[timeline.buffer_value]], Reason.GRADIENT),
-        (~shown.schedule.first_occurrence[reader], Reason.FOR_RECOMPUTATION),
-        (graph.late[steps[reader]], Reason.FOR_BACKWARD),
-    )
-    conditions = [case for case, _ in cases]
-    number = np.select(
-        conditions, [reasons.index(one) for _, one in cases], reasons.index(Reason.FOR_FORWARD)
-    )
-    return [reason.value for reason in reasons], np.asarray(number, np.int64)
+    cases = {  # the first that holds
+        Reason.RESULT: timeline.buffer_last >= len(steps),
+        Reason.GRADIENT: graph.late[graph.producer[timeline.buffer_value]],
+        Reason.FOR_RECOMPUTATION: ~shown.schedule.first_occurrence[reader],
+        Reason.FOR_BACKWARD: graph.late[steps[reader]],
+    }
+    places = [_REASONS.index(one) for one in cases]
+    number = np.select(list(cases.values()), places, _REASONS.index(Reason.FOR_FORWARD))
+    return [reason.value for reason in _REASONS], np.asarray(number, np.int64)
 
 
 ORIGIN = "estimated: replica of TensorFlow's BFC allocator"
@@ -282,13 +241,8 @@ _Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PlacedBlocks:
-    """The blocks of a placement, sorted by address.
-
-    Attributes:
-        bands: the same buffers as bands, whose groups these are.
-        placement: where the chunks are.
-        order: int64[k], the placement's blocks in the order of their addresses.
-    """
+    """The blocks of a placement. ``bands``: the same buffers as bands, whose groups these are. ``order``:
+    int64[k], the placement's blocks by address."""
 
     bands: Bands
     placement: Placement
@@ -303,12 +257,12 @@ class PlacedBlocks:
         return self.bands.shown
 
     @property
-    def count(self) -> int:
-        return len(self.order)
-
-    @property
     def groups(self) -> tuple[str, ...]:
         return self.bands.groups
+
+    @property
+    def count(self) -> int:
+        return len(self.order)
 
     @cached_property
     def buffer(self) -> _Ints:
@@ -323,20 +277,18 @@ class PlacedBlocks:
 
     @cached_property
     def values(self) -> _Ints:
-        """Return the value in each block; -1 for what is no value."""
+        """The value in each block; -1 for what is no value."""
         of_buffer = np.append(self.shown.timeline.buffer_value.astype(np.int64), [-1, -1])
         return of_buffer[self.buffer]
 
     def owners(self, steps: _Ints, height: int, top: float, bottom: float = 0.0) -> _Ints:
-        """Return which block each pixel belongs to, int64[steps, height]. ``steps`` ascend. The first pixel
-        of each is at the bottom. ``bottom`` and ``top`` are the addresses at the lower and the upper edge.
-        What is free is NOTHING. Where low blocks fill half of a pixel together, it is ``count`` and the group
-        that fills most of it."""
+        """Which block each pixel belongs to, as ``Bands.owners``, with addresses at the edges. What is free
+        is NOTHING. Where low blocks fill half of a pixel together, it is ``count`` and the group that fills
+        most of it."""
         place, order = self.placement, self.order
         scale = height / (top - bottom)
         begins = place.address[order].astype(np.float64)
-        low = (begins - bottom) * scale
-        high = (begins + place.chunk[order] - bottom) * scale
+        low, high = (begins - bottom) * scale, (begins + place.chunk[order] - bottom) * scale
         first = np.searchsorted(steps, place.born[order])
         end = np.searchsorted(steps, place.last[order], side="right")
         seen = (first < end) & (high > 0) & (low < height)
@@ -353,8 +305,7 @@ class PlacedBlocks:
     ) -> None:
         columns, height = found.shape
         row = np.clip(((ends[0] + ends[1]) / 2).astype(np.int64), 0, height - 1)
-        best = np.zeros((columns, height))
-        total = np.zeros((columns, height))
+        best, total = np.zeros((2, columns, height))
         for group in sorted(set(self.group[some].tolist())):
             part = some[self.group[some] == group]
             size = (ends[1] - ends[0])[part]
@@ -367,7 +318,6 @@ class PlacedBlocks:
         found[total < _FILLED] = NOTHING
 
     def words(self, owner: int) -> str:
-        """Say what a block is: its bytes, its address, and from when to when."""
         if owner >= self.count:
             return f"{self.groups[owner - self.count]}: small blocks"
         if owner == NOTHING:
@@ -409,11 +359,9 @@ class PlacedBlocks:
         return f"{taken}\nfree but split: {split}, the largest {format_bytes(int(place.largest_free[step]))}"
 
     def value_of(self, owner: int) -> int:
-        """Return the value in a block; -1 for what is no single value."""
         return int(self.values[owner]) if 0 <= owner < self.count else -1
 
     def op_of(self, owner: int) -> int:
-        """Return the op that writes a block; -1 for what no op writes."""
         value = self.value_of(owner)
         if value >= 0:
             return int(self.shown.graph.producer[value])

@@ -1,4 +1,4 @@
-"""What is on screen as commands for a terminal, and as Python; no Qt."""
+"""What is on screen as commands for a terminal, and as Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _OPTIONS = (
 
 
 def profiled_from(graph: Graph) -> ModelRequest | None:
-    """Return the model that ``graph`` was profiled from, if it is known."""
     asked = graph.origin.request
     if not isinstance(asked.get("model"), str):
         return None
@@ -32,16 +31,8 @@ def profiled_from(graph: Graph) -> ModelRequest | None:
 
 @dataclass(frozen=True)
 class OnScreen:
-    """A graph, and what is asked of it.
-
-    Attributes:
-        graph: the graph.
-        file: the graph's file, or the saved exploration; None if the graph is in no file.
-        budget_bytes: the budget; with an ``aim`` it means nothing.
-        aim: the least memory at a limited extra cost; None if a budget is asked for.
-        constraints: what schedules must not do.
-        seconds: how long a solve may take.
-    """
+    """A graph, and what is asked of it. ``file``: the graph's, or the saved exploration. With an ``aim``,
+    ``budget_bytes`` means nothing."""
 
     graph: Graph
     file: Path | None
@@ -55,23 +46,19 @@ class OnScreen:
         return profiled_from(self.graph)
 
     @property
-    def estimated(self) -> bool:
-        return self.graph.cost_origin is CostOrigin.ANALYTIC
-
-    @property
     def can_be_written(self) -> bool:
         return self.file is not None or self.request is not None
 
 
 def as_commands(shown: OnScreen) -> str:
-    """Return the commands that lead to what is on screen, one per line. The first profiles the model, unless
-    the graph is in a file. The next solves. Where the model is known, the last one exports the schedule."""
+    """One command per line: profile the model, unless the graph is in a file; solve; export where the model
+    is known."""
     name = _file_name(shown.graph)
     graph, schedule = _graph_argument(shown, f"{name}.json"), f"{name}.schedule.json"
     lines, request = [], shown.request
     backend = [shown.graph.runner.environment] if shown.graph.runner.environment else []
     if shown.file is None and request is not None:
-        costs = ["--costs", "analytic"] if shown.estimated else []
+        costs = ["--costs", "analytic"] if _is_estimated(shown.graph) else []
         lines.append([*backend, "checkmate", "profile", *_model_arguments(request), *costs, "-o", graph])
     asked = [*_aim(shown), *_constraints(shown.constraints), "--time-limit", f"{shown.seconds:g}"]
     lines.append(["checkmate", "solve", graph, *asked, "-o", schedule])
@@ -83,7 +70,6 @@ def as_commands(shown: OnScreen) -> str:
 
 
 def as_python(shown: OnScreen) -> str:
-    """Return Python that leads to what is on screen."""
     lines, request = ["from pathlib import Path", "", "import checkmate", ""], shown.request
     if shown.graph.runner.environment:  # before anything imports Keras
         lines = ["import os", "", f'os.environ["KERAS_BACKEND"] = "{shown.graph.runner.backend}"', "", *lines]
@@ -92,7 +78,7 @@ def as_python(shown: OnScreen) -> str:
     if shown.file is not None:
         lines.append(f"graph = checkmate.read_graph(Path({str(shown.file)!r}))")
     else:
-        costs = ', costs="analytic"' if shown.estimated else ""
+        costs = ', costs="analytic"' if _is_estimated(shown.graph) else ""
         lines.append(f"graph = checkmate.profile(request{costs})")
     how = f", options=checkmate.SolveOptions(time_limit_s={shown.seconds:g})"
     if not shown.constraints.is_empty:
@@ -108,6 +94,10 @@ def as_python(shown: OnScreen) -> str:
         folder = f"{_file_name(shown.graph)}-rematerialized"
         lines.append(f"checkmate.export(request, graph, result, Path({folder!r}))")
     return "\n".join(lines) + "\n"
+
+
+def _is_estimated(graph: Graph) -> bool:
+    return graph.cost_origin is CostOrigin.ANALYTIC
 
 
 def _graph_argument(shown: OnScreen, new: str) -> str:

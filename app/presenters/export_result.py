@@ -1,4 +1,4 @@
-"""What the export dialog says, and what to send along when something went wrong; no Qt."""
+"""What the export dialog says, and what to send along when something went wrong."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ _ROOM = 1.05  # a step without a schedule is given this much more than it should
 
 
 def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
-    """Return the bytes that the allocator may show by default. That is the slider's budget, or what the
-    schedule needs. A schedule that recomputes nothing is not made for a budget: it is allowed what its
-    allocations should need."""
+    """The bytes that the allocator may show: the slider's budget, or what the schedule needs. A schedule that
+    recomputes nothing is not made for a budget: it is allowed what its allocations should need."""
     budget = max(budget_bytes, found.peak_bytes)
     if found.schedule.recomputations:
         return budget
@@ -35,8 +34,8 @@ def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
 
 
 def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]:
-    """Return the budget that the dialog begins with, as text and exactly. XLA gives out other bytes than the
-    graph counts. There it is a share of the plain step as XLA compiles it."""
+    """The budget that the dialog begins with. XLA gives out other bytes than the graph counts: there it is a
+    share of the plain step as XLA compiles it."""
     size = default_budget(found, budget_bytes)
     if not found.graph.runner.compiled:
         return format_bytes(size), Budget(bytes_=size)
@@ -46,8 +45,6 @@ def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]
 
 
 def result_text(report: Mapping[str, Any], directory: Path) -> str:
-    """Say what was measured and what was predicted. That is the peak and the seconds, the gradients, and the
-    folder."""
     peak, seconds = report["peak_bytes"], report["seconds"]
     head = strong(
         f"Verified and written to {directory}."
@@ -105,8 +102,7 @@ def _together(size: int | None, seconds: float | None) -> str:
 
 
 def _gradients(report: Mapping[str, Any]) -> str:
-    """Say how what was compared differs from the plain step's. That is the gradients, or what a step of the
-    user's own comes to."""
+    """Gradients were compared, or what a step of the user's own comes to."""
     gradients = report["gradients"]
     own = gradients.get("compared", "gradients") != "gradients"
     if gradients["equal"] is None:
@@ -133,24 +129,13 @@ _LINES = 40  # of the log
 
 
 def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
-    """Return the text of a problem report. It has the problem, what was explored, the versions, and the end
-    of the log."""
-    lines = [
-        sentence,
-        *([hint] if hint else []),
-        "",
-        f"Checkmate Explorer {__version__}",
-        platform.platform(),
-    ]
     libraries = ", ".join(f"{name} {version}" for name, version in versions(_LIBRARIES).items())
-    lines.append(f"Python {platform.python_version()}, {libraries}")
+    lines = [sentence, *([hint] if hint else []), "", f"Checkmate Explorer {__version__}"]
+    lines += [platform.platform(), f"Python {platform.python_version()}, {libraries}"]
     if graph is not None:
         lines.append(f"graph: {graph.name}, {graph.n} ops, fingerprint {graph.fingerprint}")
     if log is not None:
         with contextlib.suppress(OSError):
-            lines += [
-                "",
-                f"end of {log}:",
-                *log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LINES:],
-            ]
+            written = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines += ["", f"end of {log}:", *written[-_LINES:]]
     return "\n".join(lines) + "\n"

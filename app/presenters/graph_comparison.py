@@ -1,5 +1,3 @@
-"""Compare two graphs: facts, curves, frontiers and layers; no Qt."""
-
 from __future__ import annotations
 
 import math
@@ -25,6 +23,7 @@ FACTS = ("", "A", "B", "B against A")
 COLUMNS = ("Layer", "Bytes A", "Bytes B", "Difference", "B / A", "Cost A", "Cost B", "Cost B / A")
 LAYER, DIFFERENCE = map(COLUMNS.index, ("Layer", "Difference"))
 _NONE = "–"
+_NO_CELL = Cell(_NONE, -1.0)
 _MOST_POINTS = 2000  # of a curve
 
 _ORIGINS = {CostOrigin.MEASURED: "measured", CostOrigin.ANALYTIC: "estimated", CostOrigin.GIVEN: "given"}
@@ -34,7 +33,7 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side: a graph, what is known of it, and its curve's schedule."""
+    """``shown``: the schedule of its curve."""
 
     name: str
     shown: ListedSchedule
@@ -48,7 +47,7 @@ class Side:
 
 @dataclass(frozen=True)
 class LayerPair:
-    """Hold a layer's bytes and cost in each graph; None: it is not there."""
+    """A layer's bytes and cost in each graph; None: it is not there."""
 
     name: str
     bytes_a: int | None
@@ -58,22 +57,23 @@ class LayerPair:
 
     @property
     def difference(self) -> int:
-        """Return how many bytes more B has."""
         return (self.bytes_b or 0) - (self.bytes_a or 0)
 
 
 def within(known: Sequence[ListedSchedule], budget_bytes: int) -> ListedSchedule:
-    """Return the cheapest schedule within the budget. Where none fits, it is the smallest."""
+    """The cheapest schedule within the budget; where none fits, the smallest."""
     return next((one for one in reversed(known) if one.peak_bytes <= budget_bytes), known[0])
 
 
 def fact_rows(a: Side, b: Side) -> list[tuple[str, str, str, str]]:
-    """Return a row for each fact: its name, A's, B's, and how they compare."""
+    """For each fact: its name, A's, B's, and how they compare."""
     one_unit = a.graph.cost_unit is b.graph.cost_unit
-    costs = (a.graph.base_cost, b.graph.base_cost)
+    batches = a.graph.batch_size or 0, b.graph.batch_size or 0
+    costs = a.graph.base_cost, b.graph.base_cost
+    steps = cost_text(a.graph, costs[0]), cost_text(b.graph, costs[1])
     return [
         ("Graph", a.graph.name, b.graph.name, ""),
-        ("Batch", _batch(a.graph), _batch(b.graph), _batch_factor(a.graph, b.graph)),
+        ("Batch", _batch(a.graph), _batch(b.graph), _factor(*batches) if all(batches) else ""),
         ("Types of values", _types(a.graph), _types(b.graph), ""),
         ("Device", _device(a.graph), _device(b.graph), ""),
         ("Runs on", _target(a.graph), _target(b.graph), ""),
@@ -81,18 +81,12 @@ def fact_rows(a: Side, b: Side) -> list[tuple[str, str, str, str]]:
         ("Keep everything", *_pair(a.plain.peak_bytes, b.plain.peak_bytes)),
         ("  of it fixed", *_pair(a.graph.fixed_bytes, b.graph.fixed_bytes)),
         ("Least known", *_pair(a.known[0].peak_bytes, b.known[0].peak_bytes)),
-        (
-            "One step",
-            cost_text(a.graph, costs[0]),
-            cost_text(b.graph, costs[1]),
-            _factor(*costs) if one_unit else "other units",
-        ),
+        ("One step", *steps, _factor(*costs) if one_unit else "other units"),
         ("Costs", _costs(a.graph), _costs(b.graph), ""),
     ]
 
 
 def sentence(a: Side, b: Side, pairs: Sequence[LayerPair]) -> str:
-    """Say how the graphs compare, and how many of their layers are ``pairs``."""
     peaks = a.plain.peak_bytes, b.plain.peak_bytes
     said = [f"Where everything is kept, B needs {_times(*peaks)} as much memory as A (predicted)"]
     if a.graph.cost_unit is b.graph.cost_unit and a.graph.base_cost > 0:
@@ -105,24 +99,17 @@ def sentence(a: Side, b: Side, pairs: Sequence[LayerPair]) -> str:
 
 
 def layer_pairs(a: Graph, b: Graph) -> tuple[LayerPair, ...]:
-    """Return the layers of both by name, those that differ most first. What counts is the difference of
-    bytes."""
+    """The layers of both by name, the largest difference of bytes first."""
     one, other = ({layer.name: layer for layer in layers_of(graph)} for graph in (a, b))
-    pairs = (
-        LayerPair(
-            name,
-            _bytes(one.get(name)),
-            _bytes(other.get(name)),
-            _cost(a, one.get(name)),
-            _cost(b, other.get(name)),
-        )
-        for name in dict.fromkeys((*one, *other))
-    )
+    pairs = []
+    for name in dict.fromkeys((*one, *other)):
+        in_a, in_b = one.get(name), other.get(name)
+        pairs.append(LayerPair(name, _bytes(in_a), _bytes(in_b), _cost(a, in_a), _cost(b, in_b)))
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.difference)))
 
 
 def layer_cells(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> list[tuple[Cell, ...]]:
-    """Return a cell for each of ``COLUMNS`` and each pair."""
+    """A cell for each of ``COLUMNS`` and each pair."""
     comparable = a.cost_unit is b.cost_unit
     return [
         (
@@ -133,14 +120,13 @@ def layer_cells(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> list[tuple[Ce
             _ratio_cell(pair.bytes_a, pair.bytes_b),
             _cost_cell(a, pair.cost_a),
             _cost_cell(b, pair.cost_b),
-            _ratio_cell(pair.cost_a, pair.cost_b) if comparable else Cell(_NONE, -1.0),
+            _ratio_cell(pair.cost_a, pair.cost_b) if comparable else _NO_CELL,
         )
         for pair in pairs
     ]
 
 
 def layer_table(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> ViewTable:
-    """Return the layers for a file."""
     heads = "layer; activation bytes A; activation bytes B; difference, bytes"
     heads += f"; cost A, {a.cost_unit.value}; cost B, {b.cost_unit.value}"
     rows = [(one.name, one.bytes_a, one.bytes_b, one.difference, one.cost_a, one.cost_b) for one in pairs]
@@ -148,9 +134,9 @@ def layer_table(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> ViewTable:
 
 
 def curve_of(found: ListedSchedule, *, by_share: bool) -> Curve:
-    """Return the edges of the columns along the step, and their live bytes. The axis counts steps, or with
-    ``by_share`` the part of the step that is done, in percent of its cost; of its steps where nothing costs
-    anything. A column holds the most that is live in it."""
+    """The edges of the columns along the step, and the most that is live in each. The axis counts steps, or
+    with ``by_share`` the percentage of the step's cost that is done; of its steps where nothing costs
+    anything."""
     axis = StepAxis.of(found.graph, found.schedule, by_cost=by_share)
     starts = axis.columns(0, axis.count, _MOST_POINTS)
     edges = axis.edges[np.append(starts, axis.count)]
@@ -162,26 +148,20 @@ def curve_of(found: ListedSchedule, *, by_share: bool) -> Curve:
 
 
 def outline_of(curve: Curve) -> Curve:
-    """Return the corners of a curve of columns."""
+    """The corners of a curve of columns."""
     edges, heights = curve
     return np.repeat(edges, 2)[1:-1], np.repeat(heights, 2)
 
 
 def stairs_of(side: Side) -> Curve:
-    """Return the frontier's corners: bytes, and extra cost in percent."""
-    bytes_: list[float] = []
-    extra: list[float] = []
-    for found in side.known:
-        if extra:
-            bytes_.append(found.peak_bytes)
-            extra.append(extra[-1])
-        bytes_.append(found.peak_bytes)
-        extra.append(100 * found.overhead)
-    return np.array(bytes_), np.array(extra)
+    """The frontier's corners: bytes, and extra cost in percent."""
+    peaks = np.array([found.peak_bytes for found in side.known], np.float64)
+    extra = np.array([100 * found.overhead for found in side.known])
+    return np.repeat(peaks, 2)[1:], np.repeat(extra, 2)[:-1]
 
 
 def memory_words(curves: Sequence[Curve], x: float, *, share: bool) -> str:
-    """Say what is live in A and in B at a place on the axis of ``curve_of``."""
+    """What is live in A and in B at a place on the axis of ``curve_of``."""
     said = [f"{x:.1f} % of the step" if share else f"step {max(1, round(x)):,}"]
     for letter, (edges, live) in zip("AB", curves, strict=True):
         at = max(0, int(np.searchsorted(edges, x, side="right")) - 1)
@@ -190,7 +170,6 @@ def memory_words(curves: Sequence[Curve], x: float, *, share: bool) -> str:
 
 
 def frontier_words(sides: Sequence[Side], budget_bytes: float) -> str:
-    """Say what A and B cost within a budget."""
     said = [f"within {format_bytes(budget_bytes)}"]
     for letter, side in zip("AB", sides, strict=True):
         fits = [one for one in side.known if one.peak_bytes <= budget_bytes]
@@ -213,10 +192,6 @@ def _costs(graph: Graph) -> str:
 
 def _batch(graph: Graph) -> str:
     return batch_text(graph).removeprefix("batch ") or "not said"
-
-
-def _batch_factor(a: Graph, b: Graph) -> str:
-    return _factor(a.batch_size, b.batch_size) if a.batch_size and b.batch_size else ""
 
 
 def _types(graph: Graph) -> str:
@@ -262,14 +237,14 @@ def _signed(size: int) -> str:
 
 
 def _bytes_cell(size: int | None) -> Cell:
-    return Cell(_NONE, -1.0) if size is None else Cell(format_bytes(size), float(size))
+    return _NO_CELL if size is None else Cell(format_bytes(size), float(size))
 
 
 def _cost_cell(graph: Graph, cost: float | None) -> Cell:
-    return Cell(_NONE, -1.0) if cost is None else Cell(cost_text(graph, cost), cost)
+    return _NO_CELL if cost is None else Cell(cost_text(graph, cost), cost)
 
 
 def _ratio_cell(a: float | None, b: float | None) -> Cell:
     if not a or b is None:
-        return Cell(_NONE, -1.0)
+        return _NO_CELL
     return Cell(f"× {b / a:.3g}", b / a)

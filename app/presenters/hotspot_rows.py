@@ -1,4 +1,4 @@
-"""Rows in words about what fills memory at a step. They also say what would help there. No Qt here."""
+"""What fills memory at a step, and what would help there, in rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.presenters.matrix_image import Difference
-from app.presenters.wording import layer_name, short_name
+from app.presenters.wording import layer_name, short_name, signed_bytes
 from app.state.knowledge import ListedSchedule
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
@@ -22,8 +22,6 @@ _KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier that have a clearly smal
 
 
 class View(StrEnum):
-    """The ways to look at a step's memory."""
-
     VALUES = "Values"
     LAYERS = "Layers"
     REASONS = "Reasons"
@@ -33,9 +31,8 @@ class View(StrEnum):
 
 @dataclass(frozen=True)
 class HotspotRow:
-    """One row of the memory page. ``share`` is the share of the largest row, for a bar. ``op`` is what the
-    row is about, -1 for none; ``value`` is the one value that it is about, if it is. ``found`` is a schedule
-    to show."""
+    """``share``: of the largest row, for a bar. ``op``: what the row is about, ``value``: the one value that
+    it is about; -1 for none. ``found``: a schedule to show."""
 
     name: str
     figure: str
@@ -51,7 +48,7 @@ class HotspotRow:
 
 
 def share_rows(now: Moment, view: View) -> list[HotspotRow]:
-    """Return the live bytes, largest first; the smallest share one row."""
+    """The live bytes, largest first; the smallest share one row."""
     shares = {View.VALUES: now.by_value, View.LAYERS: now.by_layer, View.REASONS: now.by_reason}[view]()
     most = max((share.bytes for share in shares), default=1) or 1
     rows = [_share_row(now.graph, share, most, view) for share in shares[:_MOST_ROWS]]
@@ -62,21 +59,22 @@ def share_rows(now: Moment, view: View) -> list[HotspotRow]:
 
 
 def _share_row(graph: Graph, share: Share, most: int, view: View) -> HotspotRow:
-    op = int(graph.producer[share.values[0]]) if share.values else -1
-    name = short_name(share.name) if view is View.VALUES and share.values else share.name
     count = len(share.values)
-    if view is not View.VALUES and count > 1:
+    op = int(graph.producer[share.values[0]]) if count else -1
+    name, value = share.name, -1
+    if view is View.VALUES and count:
+        name, value = short_name(name), share.values[0]
+    elif view is not View.VALUES and count > 1:
         name = f"{name} ({count})"
-    figure = format_bytes(share.bytes) if share.bytes >= 0 else f"−{format_bytes(-share.bytes)}"
-    value = share.values[0] if view is View.VALUES and share.values else -1
-    return HotspotRow(name, figure, share=max(0.0, share.bytes / most), op=op, value=value)
+    part = max(0.0, share.bytes / most)
+    return HotspotRow(name, signed_bytes(share.bytes), share=part, op=op, value=value)
 
 
 def help_rows(
     graph: Graph, shown: ListedSchedule, known: Sequence[ListedSchedule], ranked: Sequence[Suggestion]
 ) -> list[HotspotRow]:
-    """Return what lowers the memory here, and its price. Known schedules come first, then the remedies of
-    each kind, best first. Of schedules whose peaks read the same, only the cheapest is listed."""
+    """Known schedules come first, then the remedies of each kind, best first. Of schedules whose peaks read
+    the same, only the cheapest is listed."""
     by_words: dict[str, ListedSchedule] = {}
     for found in sorted(known, key=lambda each: (-each.peak_bytes, each.overhead)):
         if found.peak_bytes < _NOTABLY * shown.peak_bytes:
@@ -91,12 +89,8 @@ def help_rows(
 def _known_row(shown: ListedSchedule, found: ListedSchedule) -> HotspotRow:
     more = 100 * (found.overhead - shown.overhead)
     detail = f"{more:+.1f} % cost · by {found.solver}{CLICK}"
-    return HotspotRow(
-        f"Schedule at {format_bytes(found.peak_bytes)}",
-        f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}",
-        detail,
-        found=found,
-    )
+    freed = f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}"
+    return HotspotRow(f"Schedule at {format_bytes(found.peak_bytes)}", freed, detail, found=found)
 
 
 def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> HotspotRow:
@@ -107,23 +101,19 @@ def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> Hots
         cost = remedy.cost or 0.0
         percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
         smaller = "peak stays" if remedy.peak_bytes == shown.peak_bytes else f"peak {peak}"
-        return HotspotRow(
-            f"Recompute {name}", figure, f"+{cost_text(graph, cost)}{percent} · {smaller}", op=remedy.op
-        )
+        price = f"+{cost_text(graph, cost)}{percent} · {smaller}"
+        return HotspotRow(f"Recompute {name}", figure, price, op=remedy.op)
     if remedy.kind is SuggestionKind.ELSEWHERE:
         rate = remedy.bytes_per_second
         hidden = "" if rate is None else f" · no delay above {format_bytes(rate)}/s"
-        half = format_bytes((remedy.moved_bytes or 0) / 2)
-        return HotspotRow(
-            f"Swap {name} out", figure, f"{half} out and back{hidden} · peak ≥ {peak}", op=remedy.op
-        )
+        price = f"{format_bytes((remedy.moved_bytes or 0) / 2)} out and back{hidden} · peak ≥ {peak}"
+        return HotspotRow(f"Swap {name} out", figure, price, op=remedy.op)
     batch, size = graph.batch_size or 1, remedy.batch_size or 1
     fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"
     return HotspotRow(f"Batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")
 
 
 def compare_rows(graph: Graph, found: Difference) -> list[HotspotRow]:
-    """Return the ops that A and B recompute differently often. The op with the largest cost comes first."""
     return [
         HotspotRow(layer_name(graph, entry.op), f"A ↻{entry.in_a}  B ↻{entry.in_b}", op=entry.op)
         for entry in found.ops

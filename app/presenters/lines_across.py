@@ -1,4 +1,4 @@
-"""Lines across the memory curve: peaks, bound, a card's memory; no Qt."""
+"""Lines across the memory curve: peaks, bound, a card's memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ Box = tuple[float, float, float, float]  # left, top, right and bottom, in pixel
 
 
 class LineKind(StrEnum):
-    """What a line across the memory curve says."""
-
     REQUESTED = "requested"
     ALLOCATED = "allocated"
     BOUND = "bound"
@@ -32,8 +30,6 @@ class LineKind(StrEnum):
 
 @dataclass(frozen=True)
 class Capacity:
-    """The memory of a card, and how much of it is there for a step."""
-
     name: str
     memory_bytes: int
     step_bytes: int
@@ -41,8 +37,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class MemoryLine:
-    """A line across the curve. ``words`` stand at the plot's edge, ``brief`` where that is narrow; ``tip``
-    says it all."""
+    """``words`` stand at the plot's edge, ``brief`` where that is narrow; ``tip`` says it all."""
 
     kind: LineKind
     bytes: int
@@ -60,7 +55,7 @@ class CardEntry:
 
 
 def card_entries(graph: Graph | None, cards: Cards) -> tuple[CardEntry, ...]:
-    """Return the choices: none, the graph's own GPU, common cards by size."""
+    """The choices: none, the graph's own GPU, common cards by size."""
     own = capacity_of(DEVICE, graph, cards)
     device = () if own is None else (CardEntry(DEVICE, f"This device: {own.name}"),)
     sizes = (
@@ -71,7 +66,7 @@ def card_entries(graph: Graph | None, cards: Cards) -> tuple[CardEntry, ...]:
 
 
 def capacity_of(choice: str, graph: Graph | None, cards: Cards) -> Capacity | None:
-    """Return the memory of the chosen card. None: no card is chosen, or its memory is not known."""
+    """None: no card is chosen, or its memory is not known."""
     if choice == DEVICE:
         device = None if graph is None else graph.device
         if device is None or device.kind != "gpu" or not device.memory_bytes:
@@ -92,14 +87,9 @@ def memory_lines(
     measured: MeasuredSchedule | None = None,
     capacity: Capacity | None = None,
 ) -> tuple[MemoryLine, ...]:
-    """Return the lines that are wanted and known. ``bound_bytes`` is 0 where no bound is known. ``placement``
-    and ``measured`` are of the schedule on screen."""
-    made = (
-        _requested(shown),
-        _allocated(placement, measured),
-        _bound(bound_bytes, shown),
-        _capacity(capacity),
-    )
+    """The lines that are wanted and known. ``bound_bytes`` is 0 where no bound is known. ``placement`` and
+    ``measured`` are of the schedule on screen."""
+    made = _requested(shown), _allocated(placement, measured), _bound(bound_bytes, shown), _capacity(capacity)
     return tuple(line for line in made if line is not None and line.kind in wanted)
 
 
@@ -147,14 +137,14 @@ def _capacity(capacity: Capacity | None) -> MemoryLine | None:
 
 
 def top_with(lines: Sequence[MemoryLine], top_bytes: float) -> float:
-    """Return the top of a scale that shows the lines near above it."""
+    """The top of a scale that shows the lines near above it."""
     near = (_ABOVE * line.bytes for line in lines if line.bytes <= FAR * top_bytes)
     return max(top_bytes, *near, 0.0)
 
 
 def sharing(heights: Sequence[float]) -> list[tuple[int, int]]:
-    """Return each line's place among those at its height, and their number. Heights are in pixels, in order;
-    lines that are closer than a line is wide count as one."""
+    """Each line's place among those at its height, and their number. Heights are in pixels, in order; lines
+    that are closer than a line is wide count as one."""
     groups: list[list[float]] = []
     for height in heights:
         if groups and abs(height - groups[-1][-1]) < _SAME:
@@ -165,10 +155,9 @@ def sharing(heights: Sequence[float]) -> list[tuple[int, int]]:
 
 
 def spread(wanted: Sequence[Box], taken: Sequence[Box], low: float, high: float) -> list[float]:
-    """Return the tops of boxes that cover no other box. Those that are ``taken`` are not covered either. Each
-    is as near as possible to where it is wanted, between ``low`` and ``high``, and below those before it.
-    Where there is no room left below, it may stand above; where there is none at all, it stays where it is
-    wanted."""
+    """The tops of boxes that cover neither each other nor those ``taken``. Each is as near as possible to
+    where it is wanted, between ``low`` and ``high``, and below those before it. Where there is no room left
+    below, it may stand above; where there is none at all, it stays where it is wanted."""
     placed: list[Box] = list(taken)
     tops: list[float] = []
     after = low

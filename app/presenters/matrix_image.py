@@ -1,4 +1,4 @@
-"""R and S as small images, of one schedule and of two, and how schedule A differs from B; no Qt."""
+"""R and S as small images, of one schedule and of two, and how schedule A differs from B."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _FAINTEST = 0.18  # a single cell stays visible
 
 @dataclass(frozen=True)
 class Cells:
-    """A part of R or S: rows from ``top`` and columns from ``left``. They end before ``bottom`` and
-    ``right``."""
+    """A part of R or S: rows from ``top`` to before ``bottom``, and columns likewise."""
 
     top: int
     bottom: int
@@ -33,7 +32,7 @@ class Cells:
         return cls(0, n, 0, n)
 
     def row_bins(self, n: int, most: int) -> NDArray[np.int64]:
-        """Return the row of the image for each of ``n`` rows; -1 if outside."""
+        """The row of the image for each of ``n`` rows; -1 if outside."""
         return _bins_inside(self.top, self.bottom, n, most)
 
     def column_bins(self, n: int, most: int) -> NDArray[np.int64]:
@@ -46,9 +45,8 @@ class Cells:
 def computed_image(
     graph: Graph, matrices: StageMatrices, most: int, cells: Cells | None = None
 ) -> NDArray[np.uint8]:
-    """Return R as palette indices: first forward, first backward, recomputed. The image has at most ``most``
-    cells on a side. A set cell stays visible at any size, a recomputation above all. However many ops there
-    are, no array is made that is larger than the image."""
+    """R as palette indices, with at most ``most`` cells on a side. A set cell stays visible at any size, a
+    recomputation above all. No array is made that is larger than the image."""
     cells = cells or Cells.all_of(matrices.n)
     late = graph.late[matrices.order]
     image = np.zeros(cells.shape(most, most), np.uint8)
@@ -64,8 +62,7 @@ def computed_image(
 
 
 def held_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[np.uint8]:
-    """Return S as palette indices: held, or checkpointed. A cell is checkpointed if a forward value crosses
-    into the backward pass."""
+    """S as palette indices: held, or checkpointed, where a forward value crosses into the backward pass."""
     bins, crosses = bins_of(matrices.n, most), checkpointed(graph, matrices)
     image = np.zeros((bins[-1] + 1, bins[-1] + 1), np.uint8)
     for mask, index in ((~crosses, HELD), (crosses, CHECKPOINTED)):
@@ -76,8 +73,7 @@ def held_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[np.u
 
 
 def checkpointed(graph: Graph, matrices: StageMatrices) -> NDArray[np.bool_]:
-    """Return bool[n]: whether a column crosses into the backward pass. That is, whether it is a forward op
-    whose output is held as the first backward op begins."""
+    """bool[n]: whether a column is a forward op whose output is held as the first backward op begins."""
     late = graph.late[matrices.order]
     border = min(int(np.argmax(late)) if late.any() else matrices.n, matrices.n - 1)
     crosses = np.zeros(matrices.n, np.bool_)
@@ -88,9 +84,9 @@ def checkpointed(graph: Graph, matrices: StageMatrices) -> NDArray[np.bool_]:
 def held_strength(
     graph: Graph, matrices: StageMatrices, cells: Cells, rows: int, columns: int
 ) -> NDArray[np.float64]:
-    """Return how strongly each pixel of S is drawn, from 0 to 1. The image has at most ``rows`` x ``columns``
-    pixels. A pixel may stand for many cells: it is as strong as many of them are held. Those of checkpointed
-    columns count most. One held cell alone stays visible."""
+    """How strongly each of at most ``rows`` x ``columns`` pixels of S is drawn, from 0 to 1: as strong as
+    many of its cells are held. Those of checkpointed columns count most. One held cell alone stays visible.
+    """
     column, begin, end = held_spans(matrices)
     crosses = checkpointed(graph, matrices)[column]
     shape = cells.shape(rows, columns)
@@ -102,8 +98,8 @@ def held_strength(
 
 
 def held_spans(matrices: StageMatrices) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the cells of S as spans that do not overlap. They are arrays of one length: column, first row,
-    and row after the last. An op with several outputs may have spans that overlap in ``matrices``."""
+    """The cells of S as spans that do not overlap, which those of an op with several outputs may do in
+    ``matrices``. Arrays of one length: column, first row, and row after the last."""
     order = np.lexsort((matrices.held_from, matrices.held_column))
     column, begin, end = (
         np.asarray(entry[order], np.int64)
@@ -128,8 +124,8 @@ def density(
     shape: tuple[int, int],
     n: int,
 ) -> NDArray[np.float64]:
-    """Return the share of each pixel's cells that spans of rows cover. A span is a column and its rows from
-    ``begin`` to before ``end``; spans do not overlap. ``shape`` is the image's size: its pixels are equally
+    """The share of each pixel's cells that spans of rows cover. A span is a column and its rows from
+    ``begin`` to before ``end``; spans do not overlap. The pixels of the image, of size ``shape``, are equally
     high, so that one may begin within a row."""
     height, width = shape
     bins = cells.column_bins(n, width)
@@ -157,8 +153,8 @@ def _bins_inside(first: int, last: int, n: int, most: int) -> NDArray[np.int64]:
 
 
 def bins_of(n: int, most: int) -> NDArray[np.int64]:
-    """Return the row of the image for each of ``n`` rows, int64[n]. The image has at most ``most`` rows.
-    Columns are treated alike."""
+    """The row of an image of at most ``most`` rows for each of ``n`` rows, int64[n]. Columns are treated
+    alike."""
     return np.arange(n) * min(n, most) // n
 
 
@@ -168,16 +164,15 @@ def spread(
     column: NDArray[np.integer[Any]],
     shape: tuple[int, int],
 ) -> NDArray[np.bool_]:
-    """Return bool[shape] with some cells of ``column`` set. These are the rows ``first`` to ``last``
-    (included)."""
+    """bool[shape] with the rows ``first`` to ``last`` (included) of each ``column`` set."""
     cells, width = (shape[0] + 1) * shape[1], shape[1]
     begin, end = (np.bincount(row * width + column, minlength=cells) for row in (first, last + 1))
     return np.cumsum((begin - end).reshape(-1, width), axis=0)[:-1] > 0
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Return ``image`` at most ``height`` x ``width``. Each block becomes its largest index. The largest, not
-    the nearest: a single set cell, a diagonal above all, must stay visible at any size."""
+    """``image`` at most ``height`` x ``width``. Each block becomes its largest index, not the nearest: a
+    single set cell, a diagonal above all, must stay visible at any size."""
     rows, columns = min(height, image.shape[0]), min(width, image.shape[1])
     if rows < 1 or columns < 1:
         return image[:1, :1]
@@ -189,7 +184,6 @@ def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint
 
 
 def enlarge(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Return ``image`` at ``height`` x ``width``, each cell repeated."""
     rows = np.arange(height) * image.shape[0] // height
     columns = np.arange(width) * image.shape[1] // width
     return image[np.ix_(rows, columns)]
@@ -212,8 +206,6 @@ _STRIPE = 4  # pixels from one hatch line to the next
 
 @dataclass(frozen=True)
 class RecomputeCounts:
-    """An op that A and B recompute a different number of times."""
-
     op: int
     in_a: int
     in_b: int
@@ -221,8 +213,7 @@ class RecomputeCounts:
 
 @dataclass(frozen=True)
 class Difference:
-    """A minus B: ``peak_bytes``, ``cost`` and ``ops``, largest cost first. The cost is a fraction of
-    computing everything once."""
+    """A minus B. ``cost`` is a fraction of computing everything once; ``ops`` have the largest cost first."""
 
     peak_bytes: int
     cost: float
@@ -249,7 +240,6 @@ class Difference:
 
 
 def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live: Timeline) -> Difference:
-    """Return A minus B; each comes with its own timeline."""
     runs_a, runs_b = (np.bincount(schedule.steps, minlength=graph.n) - 1 for schedule in (a, b))
     unlike = np.flatnonzero(runs_a != runs_b)
     weight = np.abs(runs_a - runs_b)[unlike] * graph.cost[unlike]
@@ -263,9 +253,8 @@ def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live:
 
 
 def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -> NDArray[np.bool_]:
-    """Return ``R`` or ``S`` (bool[n, n]) in another order of ops. The order is that of its columns and of its
-    stages. Stage t of the result ends with the first computation of op ``order[t]``, whenever the schedule
-    computes it."""
+    """``R`` or ``S`` (bool[n, n]) with columns and stages in another order of ops. Stage t of the result ends
+    with the first computation of op ``order[t]``, whenever the schedule computes it."""
     index = _places(matrices.order)[order]
     return np.asarray(getattr(matrices, which).take(index, axis=0).take(index, axis=1))
 
@@ -273,9 +262,9 @@ def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -
 def compared_image(
     a: StageMatrices, b: StageMatrices, which: str, most: int, cells: Cells | None = None
 ) -> NDArray[np.uint8]:
-    """Return which schedule computes (``R``) or holds (``S``) each cell. Columns and stages are in A's order.
-    The values are NEITHER, BOTH, ONLY_A and ONLY_B; the image has at most ``most`` cells on a side. For very
-    many ops, one cell of the image stands for many, and says which schedule has any of them."""
+    """Which schedule computes (``R``) or holds (``S``) each cell: NEITHER, BOTH, ONLY_A or ONLY_B, in A's
+    order. The image has at most ``most`` cells on a side. For very many ops, one cell of the image stands for
+    many, and says which schedule has any of them."""
     part = cells or Cells.all_of(a.n)
     cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
     if a.n <= _EXACT:
@@ -318,10 +307,7 @@ def _places(order: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    r"""Return the image at ``height`` x ``width`` pixels, with stripes.
-
-    The stripes are ``/`` for A and ``\`` for B.
-    """
+    """The image at ``height`` x ``width`` pixels, with rising stripes for A and falling ones for B."""
     large = enlarge(image, height, width)
     y, x = np.ogrid[:height, :width]
     large[(large == ONLY_A) & ((x + y) % _STRIPE == 0)] = STRIPE_A
@@ -330,9 +316,9 @@ def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uin
 
 
 def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
-    """Return the place of each step of ``other`` among ``shown``'s steps. The places are float64[steps].
-    Steps are matched by how many ops have been computed. A stage of one is stretched over the same stage of
-    the other, so that the ends of all stages meet."""
+    """The place of each step of ``other`` among ``shown``'s steps, float64[steps]. Steps are matched by how
+    many ops have been computed. A stage of one is stretched over the same stage of the other, so that the
+    ends of all stages meet."""
     stages, stage = _stages(shown), _stages(other)
     ends = np.searchsorted(stages, np.arange(int(stages[-1]) + 1), side="right")
     starts = np.concatenate([[0], ends[:-1]])
@@ -343,6 +329,6 @@ def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
 
 
 def _stages(schedule: Schedule) -> NDArray[np.int64]:
-    """Return the stage of each step, int64[steps], as in ``StageMatrices``."""
+    """``StageMatrices.stage_of_step``."""
     first = schedule.first_occurrence
     return np.asarray(np.minimum(np.cumsum(first) - first, int(first.sum()) - 1))

@@ -1,4 +1,4 @@
-"""Live bytes per step and what holds them, and per box of the folded graph; no Qt."""
+"""Live bytes per step and what holds them, and per box of the folded graph."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ KINDS = ("fixed", "activations", "gradients", "workspace")
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """The layers of the memory curve. ``layers[k]`` are the bytes of ``KINDS[k]``, float64[steps]. ``total``
-    is their sum, the live bytes."""
+    """``layers[k]`` are the bytes of ``KINDS[k]``, float64[steps]. ``total`` is their sum, the live bytes."""
 
     layers: NDArray[np.float64]
     total: NDArray[np.float64]
@@ -27,8 +26,7 @@ class Stack:
 
 
 def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
-    """Return the curve's layers. A buffer counts as an activation or a gradient by the phase of the op that
-    wrote it."""
+    """A buffer counts as an activation or a gradient by the phase of the op that wrote it."""
     steps = schedule.steps
     owner_backward = graph.late[graph.producer[timeline.buffer_value]]
     layers = np.zeros((4, len(steps)))
@@ -50,17 +48,17 @@ def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
 
 
 def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
-    """Return at most ``most`` columns of the curve. The first result is the columns' first steps, and one
-    past the last step. The second is what the columns hold. A column holds what its step with the most live
-    bytes holds, so that no peak is lost. It is marked as recomputed if any of its steps is."""
+    """At most ``most`` columns of the curve: their first steps and one past the last step, and what they
+    hold."""
     starts = _even_starts(len(stack.total), most)
     edges = np.append(starts, len(stack.total)).astype(np.float64)
     return edges, in_columns(stack, starts, len(stack.total))
 
 
 def in_columns(stack: Stack, starts: NDArray[np.int64], last: int) -> Stack:
-    """Return what columns of the curve hold, as ``thinned`` does. ``starts`` are their first steps; the last
-    of them ends before step ``last``."""
+    """What columns of the curve hold. They begin at ``starts``; the last ends before step ``last``. A column
+    holds what its step with the most live bytes holds, so that no peak is lost. It is marked as recomputed if
+    any of its steps is."""
     largest = tops_of(stack.total, starts, last)
     again = np.maximum.reduceat(stack.recomputed[:last], starts)
     return Stack(stack.layers[:, largest], stack.total[largest], again)
@@ -69,17 +67,17 @@ def in_columns(stack: Stack, starts: NDArray[np.int64], last: int) -> Stack:
 def line_in_columns(
     heights: NDArray[np.float64], starts: NDArray[np.int64], last: int
 ) -> NDArray[np.float64]:
-    """Return the highest of ``heights`` in each column."""
+    """The highest of ``heights`` in each column."""
     return np.asarray(np.maximum.reduceat(heights[:last], starts), np.float64)
 
 
 def highest(heights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Return at most ``most`` places of a line: the highest of each stretch."""
+    """At most ``most`` places of a line: the highest of each stretch."""
     return tops_of(heights, _even_starts(len(heights), most), len(heights))
 
 
 def tops_of(heights: NDArray[np.float64], starts: NDArray[np.int64], last: int) -> NDArray[np.int64]:
-    """Return the first of the highest places of each column."""
+    """The first of the highest places of each column."""
     first = int(starts[0])
     part = heights[first:last]
     column = np.repeat(np.arange(len(starts)), np.diff(starts, append=last))
@@ -94,8 +92,8 @@ def _even_starts(count: int, most: int) -> NDArray[np.int64]:
 def repeats_and_first(
     layout: GraphLayout, shown: ListedSchedule
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return (recomputations, first step) of each box. Recomputations are the executions of its ops beyond
-    each op's first. The first step is the one in which its first op runs."""
+    """For each box: the executions of its ops beyond each op's first, and the step in which its first op
+    runs."""
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     steps = shown.schedule.steps
     repeats = np.bincount(steps, minlength=shown.graph.n) - 1
@@ -105,7 +103,7 @@ def repeats_and_first(
 
 
 def live_bytes(layout: GraphLayout, shown: ListedSchedule, step: int) -> NDArray[np.float64]:
-    """Return each box's bytes that are live in ``step``. They are the bytes that the box's ops wrote."""
+    """The bytes that each box's ops wrote and that are live in ``step``."""
     timeline = shown.timeline
     step = min(step, len(timeline.live_bytes) - 1)
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)
@@ -115,19 +113,17 @@ def live_bytes(layout: GraphLayout, shown: ListedSchedule, step: int) -> NDArray
 
 
 def locked_shares(layout: GraphLayout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the share of each box's ops that constraints lock."""
+    """The share of each box's ops that constraints lock."""
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     ops = np.bincount(boxes, minlength=count)
     return _total(boxes, locked, count) / np.maximum(1, ops)
 
 
 def _total(boxes: NDArray[np.intp], weights: NDArray[np.generic], count: int) -> NDArray[np.float64]:
-    """Return the sum of the weights that fall on each box, float64[count]."""
-    return np.bincount(boxes, weights=weights.astype(np.float64), minlength=count).astype(
-        np.float64, copy=False
-    )
+    """The sum of the weights that fall on each box, float64[count]."""
+    return np.asarray(np.bincount(boxes, weights.astype(np.float64), count), np.float64)
 
 
 def largest_op(graph: Graph, box: Box) -> int:
-    """Return the op in the box that writes most bytes."""
+    """The op in the box that writes most bytes."""
     return max(box.ops, key=lambda op: sum(graph.values[v].bytes for v in graph.ops[op].outputs))

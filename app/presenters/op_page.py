@@ -1,4 +1,4 @@
-"""What is known of one op, why it runs again and what it needs in memory; no Qt."""
+"""What is known of one op, why it runs again and what it needs in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checkmate.ir.graph import Graph, Value
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import FIXED, TAKEN_OVER, WORKSPACE
 from checkmate.memory.recomputed import Recomputation
-from checkmate.solvers.bounds import OpNeed, op_need
+from checkmate.solvers.bounds import op_need
 from checkmate.units import format_bytes, plural
 
 _LISTED, _READERS = 6, 6
@@ -23,10 +23,9 @@ _KERNELS = {"onednn": "oneDNN's kernels", "eigen": "Eigen's kernels", "cuda": "C
 
 @dataclass(frozen=True)
 class OpLink:
-    """A value that an op reads or makes, or an op that reads from it. ``name`` is whole; ``figure`` and
-    ``detail`` say more. ``op`` and ``value`` are what it leads to: -1 for a parameter or an input of the
-    model, which no op makes, and for words alone. ``role`` leads to ``step``, if that is not -1; it counts
-    from 0."""
+    """A value that an op reads or makes, or an op that reads from it. ``op`` and ``value`` are what it leads
+    to: -1 for a parameter or an input of the model, which no op makes, and for words alone. ``role`` leads to
+    ``step``, if that is not -1; it counts from 0."""
 
     role: str
     name: str
@@ -42,12 +41,12 @@ class OpLink:
 
 
 def facts(shown: ListedSchedule, op: int) -> list[tuple[str, str]]:
-    """Return what the graph says of an op, and when the schedule runs it. Each is a pair of a name and a
-    text. What the graph does not say is left out."""
+    """Pairs of a name and a text. What the graph does not say is left out."""
     graph, entry = shown.graph, shown.graph.ops[op]
     runs = np.flatnonzero(shown.schedule.steps == op)
     times = "once" if len(runs) == 1 else f"↻ {len(runs)} times"
-    steps = _some([str(int(step) + 1) for step in runs])
+    steps = ", ".join(str(step + 1) for step in runs[:_LISTED].tolist())
+    steps += f" and {len(runs) - _LISTED} more" if len(runs) > _LISTED else ""
     said = [
         ("layer", entry.group or "none"),
         ("type", entry.type.replace("+", " + ")),
@@ -81,12 +80,11 @@ def _taken_over(graph: Graph, op: int) -> str:
 
 
 def made(graph: Graph, op: int) -> list[OpLink]:
-    """Return the values that an op makes, largest first."""
+    """The values that an op makes, largest first."""
     return [_value_link(graph, value) for value in _largest_first(graph, graph.ops[op].outputs)]
 
 
 def read(graph: Graph, op: int) -> list[OpLink]:
-    """Return the values that an op reads, largest first."""
     return [_value_link(graph, value) for value in _largest_first(graph, graph.ops[op].inputs)]
 
 
@@ -103,7 +101,7 @@ def _value_link(graph: Graph, value: int) -> OpLink:
 
 
 def value_words(value: Value) -> str:
-    """Return a value's shape and dtype, if known, and what else it is."""
+    """A value's shape and dtype, if known, and what else it is."""
     shape = "" if value.shape is None else "×".join(map(str, value.shape)) or "scalar"
     parts = (
         " ".join(part for part in (shape, value.dtype or "") if part),
@@ -114,34 +112,26 @@ def value_words(value: Value) -> str:
 
 
 def readers(shown: ListedSchedule, op: int, now: int) -> list[OpLink]:
-    """Return the ops that read what an op makes. They stand step by step: done, now or next. The last one
-    says how many are left out, if any."""
+    """The ops that read what an op makes, step by step. The last one says how many are left out, if any."""
     graph, steps = shown.graph, shown.schedule.steps
     found = sorted({r for v in graph.ops[op].outputs for r in graph.value_readers[v].tolist()})
     times = sorted((int(at), reader) for reader in found for at in np.flatnonzero(steps == reader))
-    links = [
-        OpLink.at(
-            at, graph.ops[reader].name, "done" if at < now else "now" if at == now else "next", op=reader
-        )
-        for at, reader in times[:_READERS]
-    ]
+    links = []
+    for at, reader in times[:_READERS]:
+        when = "done" if at < now else "now" if at == now else "next"
+        links.append(OpLink.at(at, graph.ops[reader].name, when, op=reader))
     if len(times) > _READERS:
         more = f"{plural(len(times) - _READERS, 'more time')}, last at step {times[-1][0] + 1}"
         links.append(OpLink("", more, ""))
     return links
 
 
-def _some(words: list[str]) -> str:
-    return ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
-
-
 _MOST = 4  # recomputations of one op
 
 
 def again_rows(shown: ListedSchedule, op: int, standing: Standing | None) -> list[OpLink]:
-    """Return what happened around each recomputation of an op, in turn. Its value is dropped, a step needs
-    the memory, the op runs again, and another one reads it. The last row says how many recomputations are
-    left out, if any."""
+    """What happened around each recomputation: the value is dropped, a step needs the memory, the op runs
+    again, and another one reads it. The last row says how many recomputations are left out, if any."""
     runs, found = shown.runs.steps_of(op), shown.runs.recomputations_of(op, _MOST)
     rows = []
     for number, again in enumerate(found, 2):
@@ -176,7 +166,7 @@ def _rows_of(
 
 
 def _limit(shown: ListedSchedule, standing: Standing | None) -> tuple[int, str]:
-    """Return the bytes that the schedule had to keep to, and their name. A schedule on screen in place of the
+    """The bytes that the schedule had to keep to, and their name. A schedule on screen in place of the
     budget's own has nothing to do with the budget."""
     if standing is not None and standing.shown is shown and standing.fit is BudgetStanding.BEST:
         return standing.budget_bytes, "the budget"
@@ -195,8 +185,8 @@ READ, MADE, HELD, KEPT = "reads", "makes", "held", "kept"
 
 @dataclass(frozen=True)
 class NeedRow:
-    """One part of a need: what the op does with it, and its whole name. ``role`` is the first of these,
-    ``name`` the second. ``op`` makes it; -1 for what no op makes."""
+    """One part of a need. ``role`` is READ, MADE, HELD, KEPT or empty; ``op`` makes it, -1 for what no op
+    makes."""
 
     role: str
     name: str
@@ -205,8 +195,8 @@ class NeedRow:
 
 
 def rows_of_op(graph: Graph, op: int, tightest: Tightest | None = None) -> list[NeedRow]:
-    """Return the parts of what ``op`` needs to run; they add up to the need. ``tightest``: what is known to
-    need too much; if it is this op, other values that are held across it are among the parts."""
+    """The parts of what ``op`` needs to run; they add up to the need. If ``tightest``, which is known to need
+    too much, is this op, other values that are held across it are among the parts."""
     own = tightest is not None and tightest.op == op and not tightest.at_end
     need = op_need(graph, op, tightest.values if tightest is not None and own else ())
     rows = [
@@ -214,11 +204,15 @@ def rows_of_op(graph: Graph, op: int, tightest: Tightest | None = None) -> list[
         for role, values in ((READ, need.read), (MADE, need.made), (HELD, need.held))
         for value in values
     ]
-    return rows + _rest(need)
+    rest = (
+        NeedRow("", WORKSPACE, need.workspace_bytes),
+        NeedRow("", FIXED, need.fixed_bytes),
+        NeedRow("", TAKEN_OVER, -need.taken_over_bytes),
+    )
+    return [*rows, *(row for row in rest if row.bytes)]
 
 
 def rows_at_end(graph: Graph, tightest: Tightest) -> list[NeedRow]:
-    """Return the parts of what is kept at the end of the step."""
     kept = [_value_row(graph, KEPT, value) for value in tightest.values]
     return [*kept, NeedRow("", FIXED, graph.fixed_bytes)]
 
@@ -227,17 +221,7 @@ def _value_row(graph: Graph, role: str, value: int) -> NeedRow:
     return NeedRow(role, graph.values[value].name, int(graph.value_bytes[value]), int(graph.producer[value]))
 
 
-def _rest(need: OpNeed) -> list[NeedRow]:
-    rest = (
-        NeedRow("", WORKSPACE, need.workspace_bytes),
-        NeedRow("", FIXED, need.fixed_bytes),
-        NeedRow("", TAKEN_OVER, -need.taken_over_bytes),
-    )
-    return [row for row in rest if row.bytes]
-
-
 def why_nothing_fits(graph: Graph, tightest: Tightest) -> str:
-    """Say what alone needs more than the budget, and of which parts."""
     whole = format_bytes(tightest.bytes)
     if tightest.at_end:
         rows = rows_at_end(graph, tightest)

@@ -1,4 +1,4 @@
-"""How large a figure for a paper is, and which steps become pictures of a film; no Qt."""
+"""How large a figure for a paper is, and which steps become pictures of a film."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ ENDINGS = (".pdf", ".svg")
 
 
 class Shows(Enum):
-    """What a figure shows."""
-
     CURVE = "curve"
     BOTH = "rs"
     R = "r"
@@ -44,7 +42,7 @@ _WORDS = {
 
 
 class Width(Enum):
-    """How wide a figure is, in inches."""
+    """In inches."""
 
     COLUMN = 3.3
     PAGE = 7.0
@@ -62,15 +60,8 @@ class Width(Enum):
 
 @dataclass(frozen=True)
 class Paper:
-    """The size of a figure.
-
-    Attributes:
-        width: of the figure.
-        points: of its words; other words of a view are a little smaller or larger, as on screen.
-
-    Raises:
-        UsageError: the words have no room.
-    """
+    """The size of a figure. ``points`` are of its words; other words of a view are a little smaller or
+    larger, as on screen. UsageError: the words have no room."""
 
     width: Width
     points: float
@@ -90,22 +81,17 @@ class Paper:
 
     @property
     def per_inch(self) -> float:
-        """Return how many pixels of a view are an inch of the figure."""
+        """How many pixels of a view are an inch of the figure."""
         return _POINTS * WORDS / self.points
 
     @property
     def pixels(self) -> int:
-        """Return how many pixels wide the view is drawn."""
         return round(self.width.value * self.per_inch)
 
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure that is to be saved.
-
-    Raises:
-        UsageError: the name ends in neither .pdf nor .svg.
-    """
+    """UsageError: the name ends in neither .pdf nor .svg."""
 
     path: Path
     shows: Shows
@@ -117,11 +103,7 @@ class FigureFile:
 
 
 def figure_file(path: Path, shows: str, width: str, points: float | None) -> FigureFile:
-    """Return the figure that a command names; None: the usual points.
-
-    Raises:
-        UsageError: there is no such figure, or it cannot be drawn.
-    """
+    """``points`` None: the usual ones. UsageError: the figure cannot be drawn."""
     wide = Width[width.upper()]
     size = wide.usual_points if points is None else points
     return FigureFile(path, Shows(shows), Paper(wide, size))
@@ -135,8 +117,7 @@ _LAST_MS = 1500  # long enough to be seen as the end before it starts over
 
 @dataclass(frozen=True)
 class Film:
-    """The pictures of a playback. ``steps[i]`` is seen for ``milliseconds[i]``. ``every`` is the number of
-    stages from one picture to the next."""
+    """``steps[i]`` is seen for ``milliseconds[i]``. ``every``: stages from one picture to the next."""
 
     steps: tuple[int, ...]
     milliseconds: tuple[int, ...]
@@ -144,9 +125,8 @@ class Film:
 
 
 def film(matrices: StageMatrices, peak_step: int, most: int = MOST_FRAMES) -> Film:
-    """Return a film with a picture at the end of each stage. With more than ``most`` stages, it is every
-    second, third, … one. The first step, the last one and the step with the most live bytes are always among
-    them."""
+    """A picture at the end of each stage; with more than ``most``, of every second, third, … one. The first
+    step, the last one and the step with the most live bytes are always among them."""
     ends = np.append(np.flatnonzero(np.diff(matrices.stage_of_step)), len(matrices.stage_of_step) - 1)
     every = -(-len(ends) // max(1, most - 3))
     steps = sorted({0, peak_step, int(ends[-1]), *ends[every - 1 :: every].tolist()})

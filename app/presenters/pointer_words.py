@@ -1,8 +1,9 @@
-"""What is under the pointer, in words; no Qt."""
+"""What is under the pointer, in words."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.presenters.axes import StepAxis
 from app.presenters.matrix_image import held_spans
@@ -23,7 +24,6 @@ KIND_WORDS = {
 
 
 def step_words(shown: ListedSchedule, axis: StepAxis, stack: Stack, step: int) -> str:
-    """Say what happens in a step: its op, its memory and its time."""
     graph, steps = shown.graph, shown.schedule.steps
     stage = int(shown.matrices.stage_of_step[step])
     live, peak = int(shown.timeline.live_bytes[step]), shown.timeline.peak_bytes
@@ -33,19 +33,18 @@ def step_words(shown: ListedSchedule, axis: StepAxis, stack: Stack, step: int) -
         for kind, part in zip(KINDS, stack.layers[:, step].tolist(), strict=True)
         if part
     ]
-    return "\n".join(
-        (
-            f"step {step + 1:,} of {len(steps):,} · stage {stage + 1:,}",
-            f"{_op_words(graph, int(steps[step]))}{_run_words(shown, step)}",
-            f"{format_bytes(live)} live, {share}",
-            " + ".join(parts),
-            time_words(axis, step),
-        )
-    )
+    lines = [
+        f"step {step + 1:,} of {len(steps):,} · stage {stage + 1:,}",
+        f"{_op_words(graph, int(steps[step]))}{_run_words(shown, step)}",
+        f"{format_bytes(live)} live, {share}",
+        " + ".join(parts),
+        time_words(axis, step),
+    ]
+    return "\n".join(lines)
 
 
 def time_words(axis: StepAxis, step: int) -> str:
-    """Say when a step runs, and how that is known."""
+    """When a step runs, and how that is known."""
     graph = axis.graph
     if axis.costs[-1] <= 0:
         return "its cost is not known"
@@ -63,7 +62,6 @@ def time_words(axis: StepAxis, step: int) -> str:
 
 
 def range_words(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) -> str:
-    """Say what is in a range of steps: how long it is, and its memory."""
     first, last = chosen
     live = shown.timeline.live_bytes[first : last + 1]
     through = (shown.timeline.buffer_born <= first) & (shown.timeline.buffer_last >= last)
@@ -80,7 +78,6 @@ def range_words(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) 
 
 
 def cell_words(shown: ListedSchedule, which: str, stage: int, column: int) -> list[str]:
-    """Say what a cell of R or S means."""
     graph, matrices = shown.graph, shown.matrices
     op, ends = int(matrices.order[column]), int(matrices.order[stage])
     head = [f"stage {stage + 1:,} · op {column + 1:,}", _op_words(graph, op)]
@@ -91,7 +88,7 @@ def cell_words(shown: ListedSchedule, which: str, stage: int, column: int) -> li
 def compared_words(
     shown: ListedSchedule, other: ListedSchedule, which: str, stage: int, column: int
 ) -> list[str]:
-    """Say whether A and B have a cell, at A's stages and columns."""
+    """Whether A and B have a cell, at A's stages and columns."""
     op, ends = (int(shown.matrices.order[at]) for at in (column, stage))
     row, across = (int(np.flatnonzero(other.matrices.order == one)[0]) for one in (ends, op))
     has = [_has(one.matrices, which, *at) for one, at in ((shown, (stage, column)), (other, (row, across)))]
@@ -104,8 +101,8 @@ def compared_words(
 def crowd_words(
     shown: ListedSchedule, which: str, rows: tuple[int, int], columns: tuple[int, int]
 ) -> list[str]:
-    """Say how many of the cells that share a pixel are set. Each pair is the first row or column, and one
-    past the last."""
+    """How many of the cells that share a pixel are set. Each pair is the first row or column, and one past
+    the last."""
     matrices = shown.matrices
     if which == "R":
         stages, ops = matrices.stage_of_step, matrices.column_of_step
@@ -123,8 +120,12 @@ def crowd_words(
 def _has(matrices: StageMatrices, which: str, stage: int, column: int) -> bool:
     if which == "R":
         return bool(((matrices.stage_of_step == stage) & (matrices.column_of_step == column)).any())
-    begin, end = matrices.held_from <= stage, stage < matrices.held_to
-    return bool(((matrices.held_column == column) & begin & end).any())
+    return bool(_spans_at(matrices, stage, column).any())
+
+
+def _spans_at(matrices: StageMatrices, stage: int, column: int) -> NDArray[np.bool_]:
+    held = (matrices.held_from <= stage) & (stage < matrices.held_to)
+    return np.asarray(held & (matrices.held_column == column))
 
 
 def _computed_words(shown: ListedSchedule, stage: int, column: int) -> str:
@@ -139,10 +140,8 @@ def _computed_words(shown: ListedSchedule, stage: int, column: int) -> str:
 
 def _held_words(shown: ListedSchedule, stage: int, column: int) -> str:
     matrices, graph = shown.matrices, shown.graph
-    some = np.flatnonzero(
-        (matrices.held_column == column) & (matrices.held_from <= stage) & (stage < matrices.held_to)
-    )
-    if not len(some):
+    some = _spans_at(matrices, stage, column)
+    if not some.any():
         return "nothing of it is held into this stage"
     op = graph.ops[int(matrices.order[column])]
     size = sum(graph.values[value].bytes for value in op.outputs)

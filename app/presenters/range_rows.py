@@ -1,4 +1,4 @@
-"""What is in memory in a range of steps, value by value; no Qt."""
+"""What is in memory in a range of steps, value by value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS = (NAME, LAYER)  # columns of text; the others are figures
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell says, and what it is sorted by. ``tip`` is all of it where ``text`` is short."""
+    """``rank`` is what the cell is sorted by. ``tip`` is all of it where ``text`` is short."""
 
     text: str
     rank: float | str
@@ -36,22 +36,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class RangeRow:
-    """A value that is in memory in some steps of a range.
+    """A value that is in memory in some ``steps`` of a range.
 
-    Attributes:
-        value: the value.
-        op: the op that makes it.
-        name: its name.
-        layer: the layer of its op; empty if it has none.
-        bytes: its size.
-        first: the first step of the whole schedule in which it is in memory, of the time that reaches into
-            the range.
-        last: the last such step; the number of steps if it stays to the end.
-        steps: how many steps of the range it is in memory.
-        byte_cost: its bytes times the cost of those steps, in the graph's unit.
-        share: the part of all values' ``byte_cost`` in the range, from 0 to 1.
-        waits: whether no step of the range reads or writes it.
-    """
+    ``first``, ``last``: of the whole time that reaches into the range; ``last`` is the number of steps if it
+    stays to the end. ``byte_cost``: its bytes times the cost of ``steps``, in the graph's unit. ``share``: of
+    all values' ``byte_cost``, from 0 to 1. ``waits``: no step of the range reads or writes it."""
 
     value: int
     op: int
@@ -67,8 +56,8 @@ class RangeRow:
 
 
 def range_rows(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) -> tuple[RangeRow, ...]:
-    """Return a row for each value in memory between two steps, both included. What takes the most memory for
-    the longest time comes first. A value that is made twice in the range has one row."""
+    """A row for each value in memory between two steps, both included, by falling ``byte_cost``. A value that
+    is made twice in the range has one row."""
     graph, timeline, (first, last) = shown.graph, shown.timeline, chosen
     inside = np.flatnonzero((timeline.buffer_born <= last) & (timeline.buffer_last >= first))
     begin = np.maximum(timeline.buffer_born[inside], first)
@@ -102,7 +91,6 @@ def _used(graph: Graph, shown: ListedSchedule, first: int, last: int) -> set[int
 
 
 def summary(shown: ListedSchedule, chosen: tuple[int, int], rows: Iterable[RangeRow]) -> str:
-    """Return what the range is, and how high its memory gets."""
     first, last = chosen
     live = shown.timeline.live_bytes[first : last + 1]
     at, listed = first + int(np.argmax(live)), list(rows)
@@ -118,9 +106,9 @@ def summary(shown: ListedSchedule, chosen: tuple[int, int], rows: Iterable[Range
 def range_cells(
     shown: ListedSchedule, rows: Sequence[RangeRow], prices: Mapping[int, Suggestion], *, busy: bool
 ) -> list[tuple[Cell, ...]]:
-    """Return a cell for each of ``COLUMNS`` and each row. Names are whole, without the scope of the model:
-    the table cuts them to its columns. ``prices``: value → what computing it again after the range saves and
-    costs. ``busy``: more may be found."""
+    """A cell for each of ``COLUMNS`` and each row. Names are whole, without the scope of the model: the table
+    cuts them to its columns. ``prices``: value → what computing it again after the range saves and costs.
+    ``busy``: more may be found."""
     model = scope_of_all(shown.graph)
     return [_cells(shown, row, model, prices.get(row.value), busy) for row in rows]
 
@@ -146,7 +134,7 @@ def _cells(
 def price_cells(
     shown: ListedSchedule, rows: Sequence[RangeRow], prices: Mapping[int, Suggestion], *, busy: bool
 ) -> list[Cell]:
-    """Return the cells of the last column alone, as ``range_cells``."""
+    """The cells of the last column alone, as ``range_cells``."""
     return [_price_cell(shown.graph, row, prices.get(row.value), busy) for row in rows]
 
 
@@ -161,7 +149,7 @@ def _price_cell(graph: Graph, row: RangeRow, price: Suggestion | None, busy: boo
 def range_table(
     graph: Graph, rows: Iterable[RangeRow], prices: Mapping[int, Suggestion], count: int
 ) -> ViewTable:
-    """Return the rows for a file. ``count`` is the number of the schedule's steps."""
+    """``count`` is the number of the schedule's steps."""
     unit = graph.cost_unit.value
     heads = f"value; layer; bytes; first step; last step; steps in the range; bytes x {unit}; share"
     found = []

@@ -1,4 +1,4 @@
-"""Show TensorFlow's memory records as rows and parts of a bar; no Qt."""
+"""TensorFlow's memory records as rows and parts of a bar."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ class BarPart:
 
 
 def columns(*, by_size: bool) -> tuple[str, ...]:
-    """Return the headings of the table."""
     return ("Size of a chunk" if by_size else "Layer", "In use", "Share", "Chunks")
 
 
 def is_by_size(record: MemoryRecord, *, wanted: bool) -> bool:
-    """Return whether rows are by size. They are if that is wanted, or if no layers are known."""
+    """Rows are by size if that is wanted, or if no layers are known."""
     return rows(record, by_size=wanted) is record.by_size
 
 
 def record_cells(record: MemoryRecord, *, by_size: bool) -> list[tuple[Cell, ...]]:
-    """Return a cell for each column and each row. A layer's tip is its whole name."""
+    """A cell for each column and each row. A layer's tip is its whole name."""
     listed = rows(record, by_size=by_size)
     return [
         (
@@ -54,7 +53,6 @@ def _percent(share: float) -> str:
 
 
 def record_table(record: MemoryRecord, *, by_size: bool) -> ViewTable:
-    """Return the rows for a file."""
     listed = rows(record, by_size=by_size)
     name = "chunk, bytes" if listed is record.by_size else "layer"
     return ViewTable.of(
@@ -64,7 +62,7 @@ def record_table(record: MemoryRecord, *, by_size: bool) -> ViewTable:
 
 
 def bar_parts(record: MemoryRecord) -> tuple[BarPart, ...]:
-    """Return the known parts of the limit; empty if none is known."""
+    """The known parts of the limit; empty if none is known."""
     used = record.in_use_bytes
     if used is None or record.room_bytes is None:
         return ()
@@ -81,6 +79,6 @@ def bar_parts(record: MemoryRecord) -> tuple[BarPart, ...]:
 
 
 def asked_part(record: MemoryRecord) -> BarPart | None:
-    """Return the request that failed, to be drawn beside what was free."""
+    """The request that failed, to be drawn beside what was free."""
     needed = record.needed_bytes
     return None if needed is None else BarPart("asked for", needed, "problem")

@@ -1,13 +1,11 @@
-"""One HTML page about what was explored. It has figures, pictures and tables, and needs no other file. No Qt
-here."""
+"""One HTML page about what was explored. It needs no other file."""
 
 from __future__ import annotations
 
 import base64
 import html
+import io
 import json
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from app.presenters.axes import nice_ticks
 from app.presenters.hotspot_rows import CLICK, HotspotRow, View, help_rows, share_rows
@@ -36,8 +35,7 @@ _MOST_ROWS = 12
 
 @dataclass(frozen=True, eq=False)
 class ReportContent:
-    """What a page is about, taken at one moment. ``known`` is the frontier by rising peak; ``least_possible``
-    is a proved bound in bytes."""
+    """``known`` is the frontier by rising peak; ``least_possible`` is a proved bound in bytes."""
 
     graph: Graph
     shown: ListedSchedule
@@ -48,8 +46,8 @@ class ReportContent:
 
 
 def html_report(reported: ReportContent, when: datetime) -> str:
-    """Return the page. A script in it lets a reader move through the step; without it the page is still
-    whole. Finding what would help at the peak takes some dozens of replays of the schedule."""
+    """A script in the page lets a reader move through the step; without it the page is still whole. Finding
+    what would help at the peak takes some dozens of replays of the schedule."""
     graph, shown, plain = reported.graph, reported.shown, reported.plain
     moves = len(shown.schedule.steps) <= MOST_STEPS
     at = moment(graph, shown.schedule, shown.timeline, shown.timeline.peak_step)
@@ -94,21 +92,15 @@ def _facts(reported: ReportContent) -> str:
 
 def _cards(reported: ReportContent, shown: ListedSchedule, plain: ListedSchedule) -> str:
     smaller = 100 * (1 - shown.peak_bytes / plain.peak_bytes) if plain.peak_bytes else 0.0
-    known = reported.known[0].peak_bytes
-    least = (
-        "proved"
-        if known <= reported.least_possible
-        else f"none below {format_bytes(reported.least_possible)}"
-    )
+    known, least = reported.known[0].peak_bytes, reported.least_possible
+    below = "proved" if known <= least else f"none below {format_bytes(least)}"
+    away = ("optimal", "proved") if shown.optimal else (f"≤ {percent(shown.gap)}", "from the best possible")
     figures = (
         (format_bytes(shown.peak_bytes), f"peak, predicted (−{smaller:.0f} %)"),
         (f"+{max(0.0, 100 * shown.overhead):.1f} %", f"step cost; {cost_text(shown.graph, shown.cost)}"),
-        (
-            "optimal" if shown.optimal else f"≤ {percent(shown.gap)}",
-            "proved" if shown.optimal else "from the best possible",
-        ),
+        away,
         (format_bytes(plain.peak_bytes), "keep everything"),
-        (format_bytes(known), f"least known; {least}"),
+        (format_bytes(known), f"least known; {below}"),
     )
     return cards(figures)
 
@@ -134,7 +126,7 @@ def _moment(at: Moment) -> str:
     parts = []
     for view, name in ((View.REASONS, "reason"), (View.LAYERS, "layer"), (View.VALUES, "value")):
         rows = [(row.name, row.figure) for row in share_rows(at, view)[:_MOST_ROWS]]
-        parts.append(_table("", (name, "bytes"), rows))
+        parts.append(table((name, "bytes"), rows))
     return f'<h2>{html.escape(title)}</h2><div class="columns">{"".join(parts)}</div>'
 
 
@@ -148,10 +140,9 @@ def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
 def _schedules(reported: ReportContent) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for found in reversed(reported.known):
+        cost = f"+{max(0.0, 100 * found.overhead):.2f} %"
         proved = "optimal" if found.optimal else f"within {percent(found.gap)}"
-        rows.append(
-            (found.solver, format_bytes(found.peak_bytes), f"+{max(0.0, 100 * found.overhead):.2f} %", proved)
-        )
+        rows.append((found.solver, format_bytes(found.peak_bytes), cost, proved))
     return rows
 
 
@@ -164,23 +155,17 @@ def _provenance(reported: ReportContent, shown: ListedSchedule, when: datetime) 
     )
 
 
-def _table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)
-) -> str:
-    if not rows:
-        return ""
-    heading = f"<h2>{html.escape(title)}</h2>" if title else ""
-    return heading + table(columns, rows, words)
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> str:
+    return f"<h2>{html.escape(title)}</h2>{table(columns, rows, words)}" if rows else ""
 
 
 MOST_STEPS = 50_000  # a page of more would be tens of megabytes
 
 
 def scrub_data(shown: ListedSchedule) -> dict[str, Any]:
-    """Return all that the script shows of a schedule. ``steps``: op per step; ``again``, ``live``, ``stage``
-    and ``column`` are per step too. ``ops`` and ``workspace`` are per op, ``values`` are names. ``buffers``
-    and ``held`` are the timeline's and S's lists. ``order``: op per column. ``curve``: where the curve is in
-    its picture, in pixels."""
+    """All that the script shows of a schedule. ``steps``, ``again``, ``live``, ``stage`` and ``column`` are
+    per step, ``ops`` and ``workspace`` per op, ``order`` is op per column. ``buffers`` and ``held`` are the
+    timeline's and S's lists. ``curve``: where the curve is in its picture, in pixels."""
     graph, timeline, matrices = shown.graph, shown.timeline, shown.matrices
     left, right, width = CURVE_PLACE
     return {
@@ -204,7 +189,7 @@ def scrub_data(shown: ListedSchedule) -> dict[str, Any]:
 
 
 def scrub_controls(shown: ListedSchedule) -> str:
-    """Return the slider and what it tells, hidden until the script shows it."""
+    """The slider and what it tells, hidden until the script shows it."""
     last = len(shown.schedule.steps) - 1
     return (
         '<div id="scrub" hidden><div class="scrub-row">'
@@ -217,8 +202,7 @@ def scrub_controls(shown: ListedSchedule) -> str:
 
 
 def scrub_script(shown: ListedSchedule) -> str:
-    """Return the data and the script, as elements of a page. No text in the data can end its element, or
-    begin another."""
+    """The data and the script. No text in the data can end its element, or begin another."""
     data = json.dumps(scrub_data(shown), separators=(",", ":")).replace("<", "\\u003c")
     script = resource("report", "scrub.js").read_text("utf-8")
     return f'<script type="application/json" id="scrub-data">{data}</script>\n<script>\n{script}</script>'
@@ -241,41 +225,34 @@ _COLORS = (
 
 
 class _Chart:
-    """The axes of a chart, from data to pixels, and the pieces drawn so far."""
+    """A chart whose looks are in the page's style sheet, from data to pixels."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
-        self._x, self._y = x, y
+        self.x, self.y = x, y
         self.parts: list[str] = []
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Return the pixels of a point."""
-        (x0, x1), (y0, y1) = self._x, self._y
+        (x0, x1), (y0, y1) = self.x, self.y
         right = _LEFT + (x - x0) / (x1 - x0 or 1) * (_WIDTH - _LEFT - _RIGHT)
         down = _HEIGHT - _BOTTOM - (y - y0) / (y1 - y0 or 1) * (_HEIGHT - _TOP - _BOTTOM)
         return round(right, 1), round(down, 1)
 
-    def line(self, points: Sequence[tuple[float, float]], style: str) -> None:
-        """Add a polyline of class ``style``."""
+    def add(self, shape: str, style: str, points: Sequence[tuple[float, float]]) -> None:
+        """Add a polyline or a polygon of class ``style``."""
         text = " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in points))
-        self.parts.append(f'<polyline class="{style}" points="{text}"/>')
+        self.parts.append(f'<{shape} class="{style}" points="{text}"/>')
 
-    def area(self, points: Sequence[tuple[float, float]], style: str) -> None:
-        closed = [(points[0][0], 0.0), *points, (points[-1][0], 0.0)]
-        text = " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in closed))
-        self.parts.append(f'<polygon class="{style}" points="{text}"/>')
-
-    def axes(self, x_title: str, y_title: str, y_format: str) -> None:
-        for tick in nice_ticks(*self._y, 5):
-            (x0, y), (x1, _) = self.at(self._x[0], tick), self.at(self._x[1], tick)
+    def axes(self, x_title: str, y_title: str) -> None:
+        for tick in nice_ticks(*self.y, 5):
+            (x0, y), (x1, _) = self.at(self.x[0], tick), self.at(self.x[1], tick)
             self.parts.append(f'<line class="grid" x1="{x0}" x2="{x1}" y1="{y}" y2="{y}"/>')
-            self.parts.append(f'<text class="end" x="{x0 - 6}" y="{y + 4}">{tick:{y_format}}</text>')
-        for tick in nice_ticks(*self._x, 7):
+            self.parts.append(f'<text class="end" x="{x0 - 6}" y="{y + 4}">{tick:g}</text>')
+        for tick in nice_ticks(*self.x, 7):
             x, _ = self.at(tick, 0)
             self.parts.append(f'<text class="middle" x="{x}" y="{_HEIGHT - _BOTTOM + 16}">{tick:g}</text>')
         self.parts.append(f'<text x="2" y="10">{html.escape(y_title)}</text>')
-        self.parts.append(
-            f'<text class="end" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 3}">{html.escape(x_title)}</text>'
-        )
+        right, down = _WIDTH - _RIGHT, _HEIGHT - 3
+        self.parts.append(f'<text class="end" x="{right}" y="{down}">{html.escape(x_title)}</text>')
 
     def svg(self, title: str) -> str:
         inside = "".join(self.parts)
@@ -286,57 +263,55 @@ class _Chart:
 
 
 def frontier_svg(known: Sequence[ListedSchedule], shown: ListedSchedule, least_possible: int) -> str:
-    """Draw cost against memory. It shows every known schedule, the bound below them, what is proved
-    infeasible, and the schedule that the report is about."""
+    """Cost against memory of every known schedule, the bound below them, and what is proved infeasible."""
     largest = max(found.peak_bytes for found in known)
     name, unit = byte_unit(largest)
     low = 0.9 * (least_possible or known[0].peak_bytes) / unit
     top = max(1.02, *(1 + found.overhead for found in known))
     chart = _Chart((low, largest / unit * 1.02), (1 - 0.04 * (top - 1), top + 0.06 * (top - 1)))
-    chart.axes(f"peak memory, {name}", "step cost ×", "g")
+    chart.axes(f"peak memory, {name}", "step cost ×")
     stairs: list[tuple[float, float]] = []
     for found in known:
         x, y = found.peak_bytes / unit, 1 + found.overhead
         stairs += [(x, stairs[-1][1]), (x, y)] if stairs else [(x, y)]
     if least_possible:
-        (x0, _), (x1, y0) = chart.at(low, 1), chart.at(least_possible / unit, chart._y[1])
+        (x0, _), (x1, y0) = chart.at(low, 1), chart.at(least_possible / unit, chart.y[1])
         height = _HEIGHT - _TOP - _BOTTOM
         chart.parts.append(
             f'<rect class="never" x="{x0}" y="{y0}" width="{max(0.0, x1 - x0):.1f}" height="{height}"/>'
         )
-    chart.line(stairs, "best")
+    chart.add("polyline", "best", stairs)
     for found in known:
         x, y = chart.at(found.peak_bytes / unit, 1 + found.overhead)
         base = found.graph.base_cost or 1.0
         _, bound = chart.at(found.peak_bytes / unit, max(1.0, found.lower_bound / base))
         chart.parts.append(f'<line class="gap" x1="{x}" x2="{x}" y1="{y}" y2="{bound}"/>')
         style = "here" if found is shown else "proved" if found.optimal else "point"
-        text = f"{found.solver}: {format_bytes(found.peak_bytes)}, +{100 * found.overhead:.2f} %"
+        text = html.escape(f"{found.solver}: {format_bytes(found.peak_bytes)}, +{100 * found.overhead:.2f} %")
         radius = 6 if found is shown else 3.5
         chart.parts.append(
             f'<circle class="{style}" cx="{x}" cy="{y}" r="{radius}" tabindex="0" '
-            f'data-said="{html.escape(text)}"><title>{html.escape(text)}</title></circle>'
+            f'data-said="{text}"><title>{text}</title></circle>'
         )
     return chart.svg("Step cost against peak memory")
 
 
 def curve_svg(shown: ListedSchedule, plain: ListedSchedule) -> str:
-    """Draw the live memory over the step. It shows what fills the memory, and the plain step's live
-    memory."""
     whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
     name, unit = byte_unit(plain.peak_bytes)
     count = len(whole.total)
     starts, stack = thinned(whole, _MOST_COLUMNS)
     top = max(plain.peak_bytes, shown.peak_bytes) / unit * 1.08
     chart = _Chart((0, count), (0, top))
-    chart.axes("step", name, "g")
+    chart.axes("step", name)
     above = np.cumsum(stack.layers, axis=0) / unit
     for kind, heights in zip(reversed(KINDS), above[::-1], strict=True):
-        chart.area(_steps(starts, heights), kind)
-    chart.line(_steps(starts, stack.total / unit), "total")
+        points = _steps(starts, heights)
+        chart.add("polygon", kind, [(points[0][0], 0.0), *points, (points[-1][0], 0.0)])
+    chart.add("polyline", "total", _steps(starts, stack.total / unit))
     live = plain.timeline.live_bytes / unit
     some = highest(live, _MOST_COLUMNS).tolist()
-    chart.line([(i * count / len(live), round(float(live[i]), 3)) for i in some], "plain")
+    chart.add("polyline", "plain", [(i * count / len(live), round(float(live[i]), 3)) for i in some])
     for step in starts[:-1][stack.recomputed].tolist():
         x, y = chart.at(step, 0)
         chart.parts.append(f'<rect class="again" x="{x}" y="{y - 5}" width="2" height="4"/>')
@@ -357,20 +332,9 @@ def _steps(starts: NDArray[np.float64], heights: NDArray[np.float64]) -> list[tu
 
 
 def matrix_image(shown: ListedSchedule, which: str) -> str:
-    """Return R or S as a PNG in the page."""
+    """R or S as a PNG in the page."""
     image = computed_image if which == "R" else held_image
     pixels = np.array(_COLORS, np.uint8)[image(shown.graph, shown.matrices, _MATRIX)]
-    return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode('ascii')}"
-
-
-def png(pixels: NDArray[np.uint8]) -> bytes:
-    """Return uint8[height, width, 4] as the content of a PNG file."""
-    height, width, _ = pixels.shape
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * 4)], axis=1)
-    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", compress_level=9)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"

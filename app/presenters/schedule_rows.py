@@ -1,4 +1,4 @@
-"""The list of schedules in groups, by budget and cost; no Qt."""
+"""The list of schedules in groups."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ _NO_EXTRA = 5e-7  # a smaller share of extra cost comes from rounding
 
 
 class RowGroup(StrEnum):
-    """The groups of the list, from top to bottom."""
-
     MINE = "Mine"
     BASELINES = "Baselines"
     FRONTIER = "Frontier"
@@ -32,7 +30,7 @@ class RowGroup(StrEnum):
 
 @dataclass(frozen=True)
 class ScheduleRow:
-    """A schedule in the list. ``own`` is its entry in the user's own list, if it has one."""
+    """``own`` is its entry in the user's own list, if it has one."""
 
     group: RowGroup
     found: ListedSchedule
@@ -65,21 +63,21 @@ def cost_text(overhead: float) -> str:
 
 
 def schedule_name(found: ListedSchedule, plain_bytes: int, budget_bytes: int | None = None) -> str:
-    """Return what a schedule is called: ``60 % · +2.1 %``. That is the budget as a share of keeping
-    everything, and the extra cost. Without a budget, it is the share that the peak takes."""
+    """``60 % · +2.1 %``: the budget as a share of keeping everything, and the extra cost. Without a budget,
+    it is the share that the peak takes."""
     share = (budget_bytes or found.peak_bytes) / max(1, plain_bytes)
     return f"{share_text(share)} · {cost_text(found.overhead)}"
 
 
 def own_name(own: OwnSchedule, plain_bytes: int) -> str:
-    """Return the name that the user has given, or the one by budget and cost."""
+    """The name that the user has given, or the one by budget and cost."""
     asked = own.asked
     budget = None if asked is None or asked.aim is not None else asked.budget_bytes
     return own.name or schedule_name(own.found, plain_bytes, budget)
 
 
 def shown_name(found: ListedSchedule, plain: ListedSchedule, own: OwnSchedule | None) -> str:
-    """Return what any schedule is called where it stands alone."""
+    """What any schedule is called where it stands alone."""
     if own is not None:
         return own_name(own, plain.peak_bytes)
     return _method(found, plain) or schedule_name(found, plain.peak_bytes)
@@ -88,8 +86,8 @@ def shown_name(found: ListedSchedule, plain: ListedSchedule, own: OwnSchedule | 
 def grouped(
     what_if: WhatIf, own: Iterable[OwnSchedule], also: Sequence[ListedSchedule] = ()
 ) -> dict[RowGroup, tuple[ScheduleRow, ...]]:
-    """Return the rows of each group. A schedule stands in the first group that has it. ``also``: schedules to
-    list in any case, such as the one that is compared."""
+    """A schedule stands in the first group that has it. ``also``: schedules to list in any case, such as the
+    one that is compared."""
     plain = what_if.plain
     mine = tuple(_own_row(entry, what_if) for entry in own)
     seen = {row.found.key for row in mine}
@@ -98,10 +96,11 @@ def grouped(
     seen |= {row.found.key for row in baselines}
     known = {one.key: one for one in (*what_if.known, *also) if one.key not in seen}
     frontier = sorted(known.values(), key=lambda one: -one.peak_bytes)
+    rows = [_row(RowGroup.FRONTIER, one, schedule_name(one, plain.peak_bytes)) for one in frontier]
     return {
         RowGroup.MINE: mine,
         RowGroup.BASELINES: baselines,
-        RowGroup.FRONTIER: _told_apart([_frontier_row(one, plain) for one in frontier], plain.peak_bytes),
+        RowGroup.FRONTIER: _told_apart(rows, plain.peak_bytes),
     }
 
 
@@ -126,19 +125,18 @@ def _own_row(own: OwnSchedule, what_if: WhatIf) -> ScheduleRow:
     if found.constrained.constraints != what_if.constraints:
         said.append(_constraints_words(found))
     said.append(own.note or proof_text(found))
-    return ScheduleRow(
-        RowGroup.MINE, found, name, format_bytes(found.peak_bytes), " · ".join(said), _tip(found, own), own
-    )
+    return _row(RowGroup.MINE, found, name, " · ".join(said), own)
 
 
 def _baseline_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
     name = f"{_method(found, plain) or found.solver}{_DOT}{cost_text(found.overhead)}"
-    return ScheduleRow(RowGroup.BASELINES, found, name, format_bytes(found.peak_bytes), "", _tip(found, None))
+    return _row(RowGroup.BASELINES, found, name)
 
 
-def _frontier_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
-    name = schedule_name(found, plain.peak_bytes)
-    return ScheduleRow(RowGroup.FRONTIER, found, name, format_bytes(found.peak_bytes), "", _tip(found, None))
+def _row(
+    group: RowGroup, found: ListedSchedule, name: str, detail: str = "", own: OwnSchedule | None = None
+) -> ScheduleRow:
+    return ScheduleRow(group, found, name, format_bytes(found.peak_bytes), detail, _tip(found, own), own)
 
 
 def _method(found: ListedSchedule, plain: ListedSchedule) -> str:
@@ -154,7 +152,6 @@ def _constraints_words(found: ListedSchedule) -> str:
 
 
 def proof_text(found: ListedSchedule) -> str:
-    """Say how good a schedule is, as far as that is proved."""
     if found.optimal:
         return "optimal, proved"
     return f"within {percent(found.gap)} of the best possible"

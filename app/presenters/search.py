@@ -1,4 +1,4 @@
-"""What the filter of layers and the command palette find for a query; no Qt."""
+"""What the filter of layers and the command palette find for a query."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _SHORT = {"fwd": Phase.FORWARD, "bwd": Phase.BACKWARD}
 
 @dataclass(frozen=True)
 class LayerQuery:
-    """What is looked for: all ``words`` in the name, and what else must hold. ``sizes``: (comparison, bytes).
-    ``problem``: a sentence about what is not understood."""
+    """All ``words`` must be in the name. ``sizes``: (comparison, bytes). ``problem``: a sentence about what
+    is not understood."""
 
     words: tuple[str, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
@@ -47,7 +47,7 @@ class LayerQuery:
 
 
 def parse(text: str) -> LayerQuery:
-    """Return what ``text`` asks for; what is still being typed limits nothing."""
+    """What is still being typed limits nothing."""
     words: list[str] = []
     sizes: list[tuple[str, int]] = []
     phase, recomputed, problem = None, False, ""
@@ -74,8 +74,8 @@ def parse(text: str) -> LayerQuery:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer in the list. Its ops of ``phase`` write ``bytes``, which is ``share`` of what the largest layer
-    writes; None: its activations. ``op`` writes most of them."""
+    """A layer's ops of ``phase`` write ``bytes``, ``share`` of what the largest layer writes; phase None: its
+    activations. ``op`` writes most of them."""
 
     name: str
     bytes: int
@@ -97,9 +97,8 @@ class LayerRow:
 def layer_rows(
     layers: Sequence[LayerSizes], query: LayerQuery, again: Collection[int], *, by_size: bool
 ) -> tuple[LayerRow, ...]:
-    """Return the layers that are looked for. They are sorted by size, or in the order of the step. Sizes are
-    of the phase that is asked for, or of the activations. ``again``: the ops that the schedule on screen
-    recomputes."""
+    """The layers that are looked for, by size or in the order of the step. Sizes are of the phase that is
+    asked for, or of the activations. ``again``: the ops that the schedule on screen recomputes."""
     phase = query.phase
     sized = [(layer, layer.bytes(phase)) for layer in layers if layer.has(phase)]
     most = max((size for _, size in sized), default=1) or 1
@@ -124,9 +123,9 @@ COMMAND = "command"
 
 @dataclass(frozen=True)
 class PaletteEntry:
-    """One thing to do or to go to. ``kind`` is command, layer, schedule or op; ``hint`` is its shortcut, or a
-    figure; ``detail`` says more. ``size`` are the bytes that a layer or an op writes, in its ``phases``;
-    ``recomputed``: the schedule on screen runs it again."""
+    """``kind`` is command, layer, schedule or op; ``hint`` is its shortcut, or a figure. ``size`` are the
+    bytes that a layer or an op writes, in its ``phases``; ``recomputed``: the schedule on screen runs it
+    again."""
 
     kind: str
     title: str
@@ -140,21 +139,20 @@ class PaletteEntry:
 
 @dataclass(frozen=True)
 class Matches:
-    """What was found, best first, and a sentence. ``said`` is for the user: that nothing was found, or not
-    all is shown; else empty."""
+    """What was found, best first. ``said``: that nothing was found, or not all is shown; else empty."""
 
     entries: tuple[PaletteEntry, ...]
     said: str = ""
 
 
 def search(query: str, entries: Sequence[PaletteEntry]) -> Matches:
-    """Find the entries that contain every word of the query, best first.
+    """Find the entries that contain every word of the query, best first; ``>`` before it asks for commands
+    alone.
 
-    ``>`` before the query asks for commands alone. Titles that begin with all of the query come first. A word
-    that begins the title counts most, then one that is a word of it, then one that begins a word. Letters in
-    their order count only if nothing has the words. Of equally good ones the largest comes first. Conditions
-    such as ``size>10M`` ask for layers and ops alone.
-    """
+    Titles that begin with all of the query come first. A word that begins the title counts most, then one
+    that is a word of it, then one that begins a word. Letters in their order count only if nothing has the
+    words. Of equally good ones the largest comes first. Conditions such as ``size>10M`` ask for layers and
+    ops alone."""
     text = query.strip()
     if text.startswith(">"):
         entries = [entry for entry in entries if entry.kind == COMMAND]

@@ -1,4 +1,4 @@
-"""How far a budget reaches over batches and input sizes, and the search for the largest batch; no Qt."""
+"""How far a budget reaches over batches and input sizes, and the search for the largest batch."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ COSTS: tuple[tuple[str, float | None], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class BatchQuestion:
-    """Hold the question; ``request`` is the model, where it is known."""
-
     graph: Graph
     budget_bytes: int
     max_overhead: float | None
@@ -47,8 +45,8 @@ class BatchQuestion:
 
 @dataclass(frozen=True, eq=False)
 class BatchAnswer:
-    """The largest batch found for a question: a window's ``LargestBatchFound``. ``batch`` is 0
-    where none was found; then ``problem`` says why, and ``proved_none`` whether there is none."""
+    """A window's ``LargestBatchFound``. ``batch`` is 0 where none was found; then ``problem`` says why, and
+    ``proved_none`` whether there is none."""
 
     question: BatchQuestion
     batch: int = 0
@@ -65,7 +63,7 @@ class BatchAnswer:
 
     @property
     def overhead(self) -> float:
-        """Return the extra cost at that batch, as a fraction."""
+        """The extra cost at that batch, as a fraction."""
         return self.choices[-1][1] if self.choices else 0.0
 
     @property
@@ -79,7 +77,7 @@ class BatchAnswer:
 
 
 def budget_entries(budget_bytes: int, graph: Graph | None, cards: Cards) -> list[tuple[str, int]]:
-    """Return the budgets to choose from: the present one, and each card's."""
+    """The budgets to choose from: the present one, and each card's."""
     found = [(f"The budget, {format_bytes(budget_bytes)}", budget_bytes)]
     for entry in card_entries(graph, cards):
         card = capacity_of(entry.key, graph, cards)
@@ -89,21 +87,19 @@ def budget_entries(budget_bytes: int, graph: Graph | None, cards: Cards) -> list
 
 
 def cost_words(max_overhead: float | None) -> str:
-    """Return the allowed extra cost in words."""
     return next((words for words, cost in COSTS if cost == max_overhead), f"{max_overhead}").lower()
 
 
 def answer_cells(answers: Sequence[BatchAnswer]) -> list[tuple[Cell, ...]]:
-    """Return a cell for each of ``COLUMNS`` and each answer."""
+    """A cell for each of ``COLUMNS`` and each answer."""
     return [_cells(answer) for answer in answers]
 
 
 def _cells(answer: BatchAnswer) -> tuple[Cell, ...]:
-    question = answer.question
-    found = answer.batch > 0
+    found, budget, cost = answer.batch > 0, answer.question.budget_bytes, answer.question.max_overhead
     return (
-        Cell(format_bytes(question.budget_bytes), question.budget_bytes),
-        Cell(cost_words(question.max_overhead), cost_words(question.max_overhead)),
+        Cell(format_bytes(budget), budget),
+        Cell(cost_words(cost), cost_words(cost)),
         Cell(f"{answer.batch:,}" if found else "–", answer.batch),
         Cell(f"+{100 * answer.overhead:.1f} %" if found else "–", answer.overhead),
         Cell(format_bytes(answer.peak_bytes) if found else "–", answer.peak_bytes),
@@ -112,7 +108,7 @@ def _cells(answer: BatchAnswer) -> tuple[Cell, ...]:
 
 
 def details(answer: BatchAnswer) -> str:
-    """Say what others reach within the same budget, and what is taken to grow."""
+    """What others reach within the same budget, and what is taken to grow."""
     if not answer.batch:
         return answer.problem
     plain = f"{answer.plain_batch:,}" if answer.plain_batch else "no batch"
@@ -123,36 +119,16 @@ def details(answer: BatchAnswer) -> str:
 
 
 def stairs(answer: BatchAnswer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the corners of the least extra cost found for each batch. Costs are in percent."""
-    places, costs = [], []
-    begin = 0
-    for batch, cost in answer.choices:
-        places += [begin, batch]
-        costs += [100 * cost] * 2
-        begin = batch
-    return np.array(places, np.float64), np.array(costs, np.float64)
+    """The corners of the least extra cost, in percent, found for each batch."""
+    batches = np.array([0, *(batch for batch, _ in answer.choices)], np.float64)
+    costs = np.array([100 * cost for _, cost in answer.choices], np.float64)
+    return np.repeat(batches, 2)[1:-1], np.repeat(costs, 2)
 
 
 TIP = (
     "Estimated: sizes and costs are scaled from batch {base}, and only schedules that are known count. "
     "Largest batch… searches, and proves."
 )
-
-
-def coming_words(batch: int, plain_bytes: int) -> str:
-    """Say what an unexplored batch needs where everything is kept."""
-    return f"Batch {batch:,}: {format_bytes(plain_bytes)} all kept, estimated"
-
-
-def reach_words(batch: int, kept: int, fits: int) -> str:
-    """Say up to which batch the budget keeps everything, and fits at all."""
-    if not fits:
-        return "No batch is known to fit this budget"
-    if batch > fits:
-        return f"This budget fits only up to batch {fits:,}"
-    if kept in (0, fits):
-        return f"This budget fits up to batch {fits:,}"
-    return f"Fits up to batch {fits:,}; all kept up to {kept:,}"
 
 
 INPUT_TIP = (
@@ -162,21 +138,21 @@ INPUT_TIP = (
 OFFER = "Trace the model at two further sizes, in the background. Nothing is measured."
 
 
-def input_coming_words(words: Callable[[int], str], level: int, plain_bytes: int) -> str:
-    """Say what an unexplored size needs where everything is kept. ``words`` names a level."""
-    return f"{_first_up(words(level))}: {format_bytes(plain_bytes)} all kept, estimated"
+def coming_words(size: str, plain_bytes: int) -> str:
+    """What an unexplored batch or input size needs where everything is kept."""
+    return f"{size[:1].upper()}{size[1:]}: {format_bytes(plain_bytes)} all kept, estimated"
 
 
-def input_reach_words(words: Callable[[int], str], level: int, kept: int, fits: int) -> str:
-    """Say up to which size the budget keeps everything, and fits at all."""
+def reach_words(level: int, kept: int, fits: int, words: Callable[[int], str] | None = None) -> str:
+    """Up to which size the budget keeps everything, and fits at all. ``words`` names an input size; None:
+    levels are batches."""
+    name = words or "batch {:,}".format
     if not fits:
-        return "No input size is known to fit this budget"
+        return f"No {'input size' if words else 'batch'} is known to fit this budget"
     if level > fits:
-        return f"This budget fits only up to {words(fits)}"
+        return f"This budget fits only up to {name(fits)}"
     if kept in (0, fits):
-        return f"This budget fits up to {words(fits)}"
+        return f"This budget fits up to {name(fits)}"
+    if words is None:
+        return f"Fits up to {name(fits)}; all kept up to {kept:,}"
     return f"Fits {words(fits)}; all kept up to {words(kept)}"
-
-
-def _first_up(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""Say how a solve goes, and how the schedule on screen stands to the budget; no Qt."""
+"""How a solve goes, and how the schedule on screen stands to the budget."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from app.presenters.wording import (
 from app.state.solve import BudgetStanding, Solve, Standing
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text
-from checkmate.units import format_bytes, format_bytes_apart, format_overhead
+from checkmate.units import format_bytes, format_bytes_apart, format_overhead, plural
 
 _UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGT]iB|B|µs|ms|s)\b)")
 
 
 @dataclass(frozen=True)
 class SolveWords:
-    """A headline in rich text, and plain sentences below it. ``tip``: who vouches for what is proved; empty
-    where nothing is."""
+    """A headline in rich text, and plain sentences below it. ``tip``: who vouches for what is proved."""
 
     headline: str
     details: str = ""
@@ -36,14 +35,13 @@ class SolveWords:
 
 
 def before_a_solve(*, opened: bool, passing: bool, preparing: str) -> SolveWords:
-    """Say what to do where nothing was asked yet, or what a solve waits for."""
     if passing:
         return SolveWords("Solving waits for measured costs.", "A solve now would disturb the measurement.")
     return SolveWords("Move the budget to solve." if opened else "Nothing to solve yet.", preparing)
 
 
 def unsolved(graph: Graph, standing: Standing, lower_bound: float, preparing: str) -> SolveWords:
-    """Say what is known of a budget that was not solved for. ``lower_bound`` is the bound on its cost."""
+    """``lower_bound`` is the bound on the cost of the budget, which was not solved for."""
     if standing.fit is BudgetStanding.IMPOSSIBLE:
         return _impossible(standing)
     budget, best = strong(_spaced(format_bytes(standing.budget_bytes))), standing.best
@@ -56,7 +54,6 @@ def unsolved(graph: Graph, standing: Standing, lower_bound: float, preparing: st
 
 
 def of_solve(graph: Graph, solve: Solve, standing: Standing, preparing: str) -> SolveWords:
-    """Say how a solve for where the slider stands goes, or how it ended."""
     if solve.running and standing.fit is BudgetStanding.IMPOSSIBLE:
         return _impossible(standing)
     details = _explain(graph, solve)
@@ -126,7 +123,7 @@ def _explain_least(solve: Solve) -> str:
     at = " at this cost" if solve.aim is not None and solve.aim.limited else ""
     proved = solve.lower_bound is not None and solve.lower_bound >= solve.best[-1][1]
     text = "No schedule needs less" if proved else f"None below {format_bytes(solve.lower_bound or 0)}"
-    tried = f" · {solve.probes} budget{'s' * (solve.probes != 1)} tried" if solve.probes else ""
+    tried = f" · {plural(solve.probes, 'budget')} tried" if solve.probes else ""
     return text + at + tried
 
 
@@ -143,7 +140,7 @@ _IN_SHORT = {
 
 
 def in_short(standing: Standing, plain_peak: int) -> tuple[str, str]:
-    """Return two short lines for the head of the budget's panel."""
+    """Two short lines for the head of the budget's panel."""
     shown = standing.shown
     if standing.fits:
         return memory_change(shown.peak_bytes, plain_peak), time_change(shown.overhead)
@@ -153,8 +150,7 @@ def in_short(standing: Standing, plain_peak: int) -> tuple[str, str]:
 
 
 def on_screen(standing: Standing) -> str:
-    """Say what is on screen in place of the budget's own schedule. The text is empty where that schedule
-    itself is on screen."""
+    """What is on screen in place of the budget's own schedule; empty where that itself is."""
     if standing.fit in (BudgetStanding.BEST, BudgetStanding.COMING):
         return ""
     shown = standing.shown
@@ -169,7 +165,7 @@ def on_screen(standing: Standing) -> str:
 
 
 def in_brief(standing: Standing) -> str:
-    """Say the same in a few words, for a place where a line is short."""
+    """``on_screen`` in a few words."""
     if standing.fit in (BudgetStanding.BEST, BudgetStanding.COMING):
         return ""
     peak = format_bytes(standing.shown.peak_bytes)
@@ -178,8 +174,8 @@ def in_brief(standing: Standing) -> str:
 
 
 def why_no_export(standing: Standing | None, *, passing: bool = False) -> str:
-    """Say why the schedule on screen is not exported; empty if it can be. ``passing``: its costs are
-    estimates that measured ones will replace. None: no graph is open."""
+    """Empty if the schedule on screen can be exported. ``passing``: its costs are estimates that measured
+    ones will replace. ``standing`` None: no graph is open."""
     if standing is None:
         return "There is nothing to export yet: open a model first."
     if passing:

@@ -1,4 +1,4 @@
-"""What the start page's cards and the stops of the tour say; no Qt."""
+"""What the start page's cards and the stops of the tour say."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ _COSTS = {"measured": "of the step's time (measured ops)", "analytic": "of the s
 
 
 def facts(sample: ShownSample) -> str:
-    """Return in a line how large the step is."""
     return f"{sample.ops} ops · batch {sample.batch_size}"
 
 
 def curve_words(sample: ShownSample) -> str:
-    """Say what the two curves are, and what the lower one costs."""
     proof = ", proved least" if sample.proved else ""
     costs = _COSTS.get(sample.cost_origin, "of the step's cost")
     return (
@@ -32,8 +30,7 @@ def curve_words(sample: ShownSample) -> str:
 
 
 def outline(live: Sequence[int], columns: int) -> list[int]:
-    """Return the largest bytes in each of ``columns`` equal parts of the step. So the peak is seen however
-    narrow the picture is."""
+    """The largest bytes in each of ``columns`` equal parts of the step, so that the peak is always seen."""
     starts = [column * len(live) // columns for column in range(columns + 1)]
     return [max(live[start : max(start + 1, end)]) for start, end in pairwise(starts)]
 
@@ -53,8 +50,6 @@ class Place(Enum):
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop: what it points at, a title, and a few sentences."""
-
     place: Place
     title: str
     words: str
@@ -95,7 +90,6 @@ STOPS = (
 
 
 def words_of(stop: Stop, shown: ListedSchedule | None, standing: Standing | None) -> str:
-    """Return what a stop says about the schedule on screen."""
     if stop.place is Place.GRAPH and shown is not None:
         again = shown.schedule.recomputations
         if again:

@@ -1,5 +1,4 @@
-"""What each view shows, as a table for a file. Tables have full names, plain numbers, and units in the
-headings. No Qt here."""
+"""What each view shows, as a table for a file, with full names, plain numbers, and units in the headings."""
 
 from __future__ import annotations
 
@@ -22,18 +21,16 @@ from checkmate.solvers.known_frontier import Frontier
 
 @dataclass(frozen=True)
 class ViewTable:
-    """A table; each of ``rows`` is as long as ``columns``."""
-
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
     def of(cls, heads: str, rows: Iterable[Sequence[Any]]) -> ViewTable:
-        """Return a table under ``heads``, which are separated by semicolons."""
+        """``heads`` are separated by semicolons."""
         return cls(tuple(heads.split("; ")), tuple(tuple(row) for row in rows))
 
     def csv(self) -> str:
-        """Return comma-separated text with a line of headings. None is an empty field."""
+        """Comma-separated text with a line of headings. None is an empty field."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -42,7 +39,7 @@ class ViewTable:
 
 
 def layers_table(graph: Graph) -> ViewTable:
-    """Return a row per layer: the ops and the bytes written of both passes, and the cost of each op once."""
+    """A row per layer: the ops and the bytes written of both passes, and the cost of each op once."""
     sums: dict[str, list[float]] = {}
     for op in graph.ops:
         entry = sums.setdefault(op.group or op.name, [0, 0, 0, 0, 0.0])
@@ -55,7 +52,6 @@ def layers_table(graph: Graph) -> ViewTable:
 
 
 def ops_table(shown: ListedSchedule) -> ViewTable:
-    """Return a row per op: what it is, how often the schedule on screen runs it, and when first."""
     graph, steps = shown.graph, shown.schedule.steps
     runs = np.bincount(steps, minlength=graph.n)
     first = np.full(graph.n, -1)
@@ -70,7 +66,6 @@ def ops_table(shown: ListedSchedule) -> ViewTable:
 
 
 def steps_table(shown: ListedSchedule) -> ViewTable:
-    """Return a row per step: the op, whether it is recomputed, the live bytes and what fills them."""
     graph, schedule, live = shown.graph, shown.schedule, shown.timeline.live_bytes.tolist()
     parts = memory_stack(graph, schedule, shown.timeline).layers.T
     stages, first = shown.matrices.stage_of_step.tolist(), schedule.first_occurrence
@@ -83,7 +78,7 @@ def steps_table(shown: ListedSchedule) -> ViewTable:
 
 
 def computed_table(shown: ListedSchedule) -> ViewTable:
-    """Return the set cells of R, in the order of execution."""
+    """The set cells of R, in the order of execution."""
     ops = shown.graph.ops
     steps = zip(shown.matrices.stage_of_step.tolist(), shown.schedule.steps.tolist(), strict=True)
     return ViewTable.of(
@@ -92,8 +87,7 @@ def computed_table(shown: ListedSchedule) -> ViewTable:
 
 
 def held_table(shown: ListedSchedule) -> ViewTable:
-    """Return the set cells of S as spans. A span is an output of an op and the stages it is held into, from
-    the first to the last, both included."""
+    """The set cells of S as spans of stages, the last one included."""
     matrices, ops = shown.matrices, shown.graph.ops
     held = matrices.order[matrices.held_column], matrices.held_from, matrices.held_to
     spans = zip(*(part.tolist() for part in held), strict=True)
@@ -102,7 +96,6 @@ def held_table(shown: ListedSchedule) -> ViewTable:
 
 
 def schedules_table(rows: Iterable[ScheduleRow]) -> ViewTable:
-    """Return the list of schedules: the user's own, the baselines and the frontier, each with its bound."""
     heads = "group; name; peak_bytes; cost; overhead; lower_bound; proved_optimal; recomputations; solver"
     return ViewTable.of(f"{heads}; seconds; note", (_schedule_cells(row) for row in rows))
 
@@ -115,24 +108,24 @@ def _schedule_cells(row: ScheduleRow) -> tuple[Any, ...]:
 
 
 def frontier_table(known: Sequence[ListedSchedule], frontier: Frontier | None) -> ViewTable:
-    """Return schedules and bounds. ``cost`` is what a schedule costs, or the bound below which no schedule
-    within ``bytes`` costs (inf: none fits)."""
-    points = [(found.peak_bytes, "schedule", found.cost, found.solver) for found in known]
-    bounds = [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
-    return ViewTable.of(
-        "bytes; kind; cost; solver", sorted([*points, *bounds], key=lambda row: (row[0], row[1]))
-    )
+    """``cost`` is what a schedule costs, or the bound below which no schedule within ``bytes`` costs (inf:
+    none fits)."""
+    rows: list[tuple[Any, ...]] = [
+        (found.peak_bytes, "schedule", found.cost, found.solver) for found in known
+    ]
+    rows += [] if frontier is None else [(budget, "bound", low, "") for budget, low in frontier.bounds]
+    return ViewTable.of("bytes; kind; cost; solver", sorted(rows, key=lambda row: (row[0], row[1])))
 
 
 def solve_table(solve: Solve) -> ViewTable:
-    """Return how a solve went: the best and the bound over time."""
+    """The best and the bound over time."""
     unit = "bytes" if solve.aim is not None else "cost"
     news = [(t, value, None) for t, value in solve.best] + [(t, None, value) for t, value in solve.bounds]
     return ViewTable.of(f"seconds; best_{unit}; bound_{unit}", sorted(news, key=lambda row: row[0]))
 
 
 def moment_table(now: Moment) -> ViewTable:
-    """Return what is live at a step: every buffer, its layer, and why it is there."""
+    """Every buffer that is live at a step, its layer, and why it is there."""
     rows: list[tuple[Any, ...]] = []
     for live in now.live:
         op, read = now.graph.ops[live.op], None if live.next_read is None else live.next_read + 1

@@ -1,4 +1,4 @@
-"""The window's sentences about figures, and names cut to their place; no Qt."""
+"""The window's sentences about figures, and names cut to their place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST = 64  # characters of a name in a sentence
 
 
 def origin_text(graph: Graph) -> str:
-    """Return how the costs are known; ``doubts`` says why they may be wrong."""
+    """How the costs are known; ``doubts`` says why they may be wrong."""
     doubtful = ", doubtful" if doubt_words(graph) else ""
     if graph.origin.extrapolated_from_batch:
         return "costs scaled"
@@ -39,8 +39,7 @@ def _counted(graph: Graph) -> str:
 
 
 def why_other_backend(graph: Graph) -> str:
-    """Say why the step of ``graph`` cannot be run here; empty if it can be. The window's processes have the
-    environment that it was started with, and Keras's backend is part of it."""
+    """Empty if the step can be run here: the window's processes inherit its Keras backend."""
     here = keras_backend()
     needed = graph.runner.backend
     if needed == here or JAX not in (needed, here):
@@ -50,17 +49,16 @@ def why_other_backend(graph: Graph) -> str:
 
 
 def target_text(graph: Graph) -> str:
-    """Say what runs the step; empty where that is TensorFlow's executor."""
+    """What runs the step; empty where that is TensorFlow's executor."""
     return "compiled by XLA" if graph.runner.compiled else ""
 
 
 def live_source(graph: Graph) -> str:
-    """Say where the second curve of live bytes is from, beside the predicted."""
+    """Where the second curve of live bytes is from, beside the predicted."""
     return "XLA's buffers" if graph.runner.compiled else "measured"
 
 
 def target_hint(graph: Graph) -> str:
-    """Say what is different where XLA compiles the step."""
     if not graph.runner.compiled:
         return ""
     return (
@@ -70,8 +68,7 @@ def target_hint(graph: Graph) -> str:
 
 
 def batch_text(graph: Graph) -> str:
-    """Return the batch size, and whether the graph was scaled to it. It is empty where the graph names no
-    batch size."""
+    """The batch size, and whether the graph was scaled to it; empty where the graph names none."""
     scaled = graph.origin.extrapolated_from_batch
     if graph.batch_size is None:
         return ""
@@ -79,22 +76,22 @@ def batch_text(graph: Graph) -> str:
 
 
 def doubts(graph: Graph) -> str:
-    """Return sentences on why the costs may be wrong here. The text is empty if there is no doubt. The doubts
-    depend on how and where the costs were measured."""
+    """Sentences on why the costs may be wrong here, by how and where they were measured; empty if there is no
+    doubt."""
     found = (doubt_words(graph), elsewhere_words(graph))
     return " ".join(f"{words[0].upper()}{words[1:]}." for words in found if words)
 
 
 def remeasuring_hint(graph: Graph) -> str:
-    """Say what a new profile would do about ``doubts``."""
+    """What a new profile would do about ``doubts``."""
     if doubt_words(graph):
         return "Profile again when the machine is quiet. These ops are then measured again."
     return "Profile it again to measure the ops on this machine."
 
 
 def as_sentence(text: str) -> str:
-    """Write a message of the command line as the window writes one. It begins with a capital, unless with a
-    name or a command, and ends with a full stop, unless with what is to be typed."""
+    """A message of the command line as the window writes one. It begins with a capital, unless with a name or
+    a command, and ends with a full stop, unless with what is to be typed."""
     text = text.strip()
     first = re.match(r"[a-z]+(?=[ ,;:…])", text)
     if first is not None and first.group() not in _TYPED:
@@ -104,20 +101,19 @@ def as_sentence(text: str) -> str:
 
 
 def short_name(name: str, most: int = 40) -> str:
-    """Return an op's or a value's name without the scopes around it."""
-    parts = name.removeprefix("gradient_tape/").split("/")
-    text = ("∂ " if name.startswith("gradient_tape/") else "") + "/".join(parts[-2:])
+    """An op's or a value's name without the scopes around it."""
+    parts = name.removeprefix(GRADIENT).split("/")
+    text = ("∂ " if name.startswith(GRADIENT) else "") + "/".join(parts[-2:])
     return text if len(text) <= most else "…" + text[-most + 1 :]
 
 
 def name_in_model(name: str, model: str) -> str:
-    """Return an op's name without the scope of the whole model. ∂ stands for the scope of a gradient."""
     sign = "∂ " if name.startswith(GRADIENT) else ""
     return sign + name.removeprefix(GRADIENT).removeprefix(model)
 
 
 def scope_of_all(graph: Graph) -> str:
-    """Return the scope that most ops are in, which is the model's name. It is empty if there is none."""
+    """The scope that most ops are in, which is the model's name; empty if there is none."""
     scopes = Counter(op.name.removeprefix(GRADIENT).partition("/")[0] for op in graph.ops if "/" in op.name)
     if not scopes:
         return ""
@@ -126,28 +122,25 @@ def scope_of_all(graph: Graph) -> str:
 
 
 def layer_name(graph: Graph, op: int) -> str:
-    """Name an op by its layer and what it does there."""
     entry = graph.ops[op]
-    last = entry.name.rsplit("/", 1)[-1]
     if not entry.group:
         return short_name(entry.name)
-    return f"{'∂ ' if entry.name.startswith('gradient_tape/') else ''}{entry.group.rsplit('/', 1)[-1]}/{last}"
+    layer, last = (name.rsplit("/", 1)[-1] for name in (entry.group, entry.name))
+    return f"{'∂ ' if entry.name.startswith(GRADIENT) else ''}{layer}/{last}"
 
 
 def schedule_file(found: ListedSchedule, what: str) -> str:
-    """Return a name for a file of a schedule, with its peak as lists write it."""
     return f"{found.graph.name}-{format_bytes(found.peak_bytes).replace(' ', '')}.{what}.json"
 
 
 def strong(text: str) -> str:
-    """Return rich text in the semibold face. The bundled fonts have no plain bold, which would be smeared."""
+    """Rich text in the semibold face. The bundled fonts have no plain bold, which would be smeared."""
     return f'<span style="font-weight:600">{html.escape(text)}</span>'
 
 
 def constraints_text(count: int, cost: float | None, without: float | None) -> str:
-    """Say how many constraints there are, and what they cost. The cost is compared with the best known
-    without them."""
-    text = f"under {count} constraint{'' if count == 1 else 's'}"
+    """How many constraints there are, and what they cost beside the best known without them."""
+    text = f"under {plural(count, 'constraint')}"
     if cost is None or not without:
         return text
     more = 100 * (cost / without - 1)
@@ -155,38 +148,31 @@ def constraints_text(count: int, cost: float | None, without: float | None) -> s
 
 
 def percent(share: float) -> str:
-    """Format a share as a percentage: ``2.9 %``, ``0.034 %``. A small share does not become zero."""
+    """``2.9 %``, ``0.034 %``: a small share does not become zero."""
     return f"{100 * share:.1f}\u00a0%" if share >= 0.01 or share <= 0 else f"{100 * share:.2g}\u00a0%"
 
 
 def signed_bytes(size: int) -> str:
-    """Format bytes that may be taken away: ``16.0 MiB``, ``−16.0 MiB``."""
     return format_bytes(size) if size >= 0 else f"−{format_bytes(-size)}"
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:
-    """Return in words how a solve stands. The words never confuse a limit with a proof."""
-    if status == "solving":
-        return "solving" if gap is None else f"solving, within {percent(gap)} of the best possible"
-    if status == "optimal":
-        return "optimal, proved"
-    if status == "feasible":
-        return (
-            "a schedule; no bound says how good"
-            if gap is None
-            else f"within {percent(gap)} of the best possible"
-        )
-    if status == "infeasible":
-        return "infeasible, proved"
-    if status == "limit":
-        return "no schedule found yet; one may exist"
-    return {"cancelled": "stopped"}.get(status, f"failed: {message}")
+    """The words never confuse a limit with a proof."""
+    near = "" if gap is None else f"within {percent(gap)} of the best possible"
+    return {
+        "solving": f"solving, {near}" if near else "solving",
+        "optimal": "optimal, proved",
+        "feasible": near or "a schedule; no bound says how good",
+        "infeasible": "infeasible, proved",
+        "limit": "no schedule found yet; one may exist",
+        "cancelled": "stopped",
+    }.get(status, f"failed: {message}")
 
 
 def least_text(status: str, best: float | None, gap: float | None, message: str) -> str:
-    """Say how a search for the least memory stands. ``best`` is the least found, in bytes."""
+    """How a search for the least memory stands. ``best`` is the least found, in bytes."""
     if status == "failed" or best is None:
-        return status_text("failed" if status == "failed" else status, None, message)
+        return status_text(status, None, message)
     found = format_bytes(best)
     if status == "optimal":
         return f"{found}, proved"
@@ -195,32 +181,27 @@ def least_text(status: str, best: float | None, gap: float | None, message: str)
 
 
 def memory_change(peak: int, plain: int) -> str:
-    """Format a change of memory: ``−56 % peak memory``."""
     return f"−{100 * (1 - peak / plain):.0f} % peak memory" if plain and peak < plain else "Same peak memory"
 
 
 def time_change(overhead: float) -> str:
-    """Format a change of time: ``+5.1 % step time (predicted)``."""
     return f"+{max(0.0, 100 * overhead):.1f} % step cost"
 
 
 def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -> str:
-    """Say how the work on other budgets stands."""
+    """How the work on other budgets stands."""
     known = f"{found} found"
     if not on:
         return f"off · {known}"
     if solving:
         return f"waiting · {known}"
-    return {
-        FillState.WORKING: f"working · {known}",
-        FillState.DONE: f"done · {known}",
-        FillState.RESTING: known,  # the button beside it lets it go on
-        None: "",
-    }[state]
+    if state is FillState.RESTING:
+        return known  # the button beside it lets it go on
+    return "" if state is None else f"{'done' if state is FillState.DONE else 'working'} · {known}"
 
 
 def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
-    """Say what happens at the playhead. The sentence is for the status bar and for assistive technology."""
+    """What happens at the playhead, for the status bar and for assistive technology."""
     name = graph.ops[op].name
     # Its end says most, and the figures come after it.
     name = name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
@@ -230,7 +211,6 @@ def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak:
 
 
 def timeline_text(name: str, shown: ListedSchedule) -> str:
-    """Say which schedule is on screen, and how long it is. Its name is that in the list."""
     steps, again = len(shown.schedule.steps), shown.schedule.recomputations
     return f"{name} · {plural(steps, 'step')}, {plural(again, 'recomputation')}"
 
@@ -241,8 +221,7 @@ _CUT, _LAST = "…", "\U0010ffff"
 
 class NameCut:
     """Cuts the names of one list. The names of layers begin alike and end alike: ``conv2_block1_1_conv``,
-    ``conv2_block1_2_conv``. Where a name is cut is chosen so that as few others as possible would look the
-    same."""
+    ``conv2_block1_2_conv``. Where a name is cut is chosen so that as few others as possible look the same."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._names = sorted(set(names))
@@ -250,7 +229,7 @@ class NameCut:
         self._widths: dict[str, float] = {}
 
     def cut(self, name: str, width: Callable[[str], float], room: float) -> str:
-        """Return the name, cut to ``room``; ``width`` measures a text."""
+        """``room`` is in the unit of ``width``, which measures a text."""
         if width(name) <= room:
             return name
         at = name, int(room)

@@ -127,7 +127,7 @@ class BatchRow(ScaleRow):
         if reach is None:
             return
         if batch != self._scale.batch:
-            said = sizes.coming_words(batch, reach.plain.peak(batch))
+            said = sizes.coming_words(f"Batch {batch:,}", reach.plain.peak(batch))
         else:
             said = sizes.reach_words(batch, reach.kept(budget), reach.fits(budget))
         self.words.set_whole(said, f"{said}.\n{sizes.TIP.format(base=reach.plain.sizes[0])}")
@@ -208,10 +208,10 @@ class InputRow(ScaleRow):
             traced = ", ".join(map(levels.words, reach.plain.sizes))
             tip = sizes.INPUT_TIP.format(traced=traced)
             if level != scale.level:
-                said = sizes.input_coming_words(levels.words, level, reach.plain.peak(level))
+                said = sizes.coming_words(levels.words(level), reach.plain.peak(level))
                 said += "; tracing…" if scale.busy else ""
             else:
-                said = sizes.input_reach_words(levels.words, level, reach.kept(budget), reach.fits(budget))
+                said = sizes.reach_words(level, reach.kept(budget), reach.fits(budget), levels.words)
         self.words.setVisible(bool(said))
         self.words.set_whole(said, f"{said}.\n{tip}".strip())
 

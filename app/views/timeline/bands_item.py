@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.presenters.axes import StepAxis
-from app.presenters.bands import NOTHING, Stacked
+from app.presenters.bands import NOTHING, Bands, PlacedBlocks
 from app.presenters.memory_curve import tops_of
 from app.theme import CurrentTheme, mixed
 from app.views.timeline.plot_legend import Entry
@@ -25,7 +25,7 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
     def __init__(self, theme: CurrentTheme, *, blocks: bool = False) -> None:
         super().__init__()
         self._theme, self._blocks = theme, blocks
-        self._bands: Stacked | None = None
+        self._bands: Bands | PlacedBlocks | None = None
         self._place, self._image = QRectF(), QImage()
         self._owners: NDArray[np.int64] = np.zeros((0, 0), np.int64)
         self._seen: set[int] = set()  # the groups in the image
@@ -34,7 +34,7 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
 
     def draw(
         self,
-        bands: Stacked,
+        bands: Bands | PlacedBlocks,
         axis: StepAxis,
         span: tuple[float, float],
         ends: tuple[float, float],
@@ -67,7 +67,7 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
             self._selected = op, value
             self._color()
 
-    def _is_selected(self, bands: Stacked) -> NDArray[np.bool_]:
+    def _is_selected(self, bands: Bands | PlacedBlocks) -> NDArray[np.bool_]:
         op, value = self._selected
         graph, values = bands.shown.graph, bands.values
         if value >= 0:
@@ -119,7 +119,7 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         self._image = QImage(pixels.data, width, height, 4 * width, QImage.Format.Format_ARGB32).copy()
         self.update()
 
-    def _groups_of(self, bands: Stacked) -> NDArray[np.int64]:
+    def _groups_of(self, bands: Bands | PlacedBlocks) -> NDArray[np.int64]:
         return np.concatenate([bands.group, np.arange(len(bands.groups)), [len(bands.groups) - 1]])
 
     def _role(self, group: int) -> str:
