@@ -1,5 +1,3 @@
-"""Make a window for tests, without a screen."""
-
 import os
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -13,17 +11,48 @@ pytest.importorskip("PySide6")
 def window(qtbot, qapp):
     from PySide6.QtCore import QEvent
 
-    from app.models.session import Session
-    from app.theme import LIGHT, CurrentTheme, ThemeChoice, apply_theme, load_fonts
-    from app.views.window.main_window import MainWindow
+    from app.theme import LIGHT, apply_theme, load_fonts
+    from tests.app.windows import new_window
 
     apply_theme(qapp, LIGHT, load_fonts())
-    session = Session()
-    made = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT))
-    qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
+    made = new_window(qtbot)
     made.resize(1400, 900)
     made.show()
     made.prepare()
     yield made
     # It is closed by now. A window that Qt has yet to delete is styled along with the next one.
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.fixture
+def exploration(window):
+    return window.session.exploration
+
+
+@pytest.fixture
+def chain_open(window, qtbot) -> None:
+    from tests.app.windows import open_chain
+
+    open_chain(window, qtbot)
+
+
+@pytest.fixture
+def found(exploration):
+    """A smaller schedule of a chain, which is shown; there is no solver process."""
+    from tests.app.windows import smaller, training_chain
+
+    exploration.set_graph(training_chain())
+    return smaller(exploration)
+
+
+@pytest.fixture
+def explored(window, exploration, found):
+    exploration.set_budget(found.peak_bytes)
+    return window
+
+
+@pytest.fixture
+def settings(tmp_path):
+    from PySide6.QtCore import QSettings
+
+    return QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)

@@ -9,7 +9,6 @@ from PySide6.QtGui import QKeySequence
 
 from app.actions import ACTIONS, VIEW_KEYS, Menu, action, keys_page
 from app.presenters.search import COMMAND, search
-from tests.app.windows import open_chain
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "pages"
@@ -52,10 +51,9 @@ def test_menus_list_the_table_in_its_order(window) -> None:
             assert [key.toString() for key in found.shortcuts()] == list(entry.keys)
 
 
-def test_the_palette_finds_every_action(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_the_palette_finds_every_action(window, exploration, qtbot, chain_open) -> None:
     window.selection.select(1)
-    exploration, what_ifs = window.session.exploration, window.what_ifs
+    what_ifs = window.what_ifs
     what_ifs.recompute_gradients(False)
     what_ifs.recompute_gradients(True)
     what_ifs.recompute_gradients(False)
@@ -69,8 +67,7 @@ def test_the_palette_finds_every_action(window, qtbot) -> None:
     palette.close()
 
 
-def test_shortcuts_outside_the_menus_run(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_shortcuts_outside_the_menus_run(window, qtbot, chain_open) -> None:
     window.activateWindow()
     qtbot.keyClick(window, Qt.Key.Key_1, Qt.KeyboardModifier.ControlModifier)
     assert window.focusWidget() is window.explorer.graph_view
@@ -79,8 +76,7 @@ def test_shortcuts_outside_the_menus_run(window, qtbot) -> None:
 
 
 @pytest.mark.parametrize("name", ["playback.first", "playback.last", "view.zoom_in", "view.zoom_reset"])
-def test_commands_without_a_menu_run(window, qtbot, name: str) -> None:
-    open_chain(window, qtbot)
+def test_commands_without_a_menu_run(window, qtbot, name: str, chain_open) -> None:
     playhead, view = window.playhead, window.explorer.graph_view
     playhead.seek(3)
     before = view.zoom_percent

@@ -21,28 +21,21 @@ LAYERS = 6  # so few that everything is proved in a second or two
 
 
 def aimed(window, qtbot, aim: Aim):
-    """Aim as a user would, wait for the solve, and return it."""
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         window.explorer.budget.aim(aim)
     return window.session.exploration.solve
 
 
-def test_least_memory_at_a_cost_equals_the_command_lines(window, qtbot) -> None:
+def test_least_memory_at_a_cost_equals_the_command_lines(window, exploration, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
-    exploration = window.session.exploration
     solve = aimed(window, qtbot, CAP)
     found = planning.least_memory(exploration.graph, max_overhead=CAP.max_overhead)
     assert found.proved and solve.status == "optimal"
-    assert (
-        exploration.shown.peak_bytes
-        == exploration.budget_bytes
-        == found.peak_bytes
-        == exploration.least_bound
-    )
+    peaks = {exploration.shown.peak_bytes, exploration.budget_bytes, exploration.least_bound}
+    assert peaks == {found.peak_bytes}
     assert exploration.shown.overhead <= CAP.max_overhead + 1e-9
-    report = check(
-        exploration.graph, exploration.shown.schedule.steps.tolist(), budget_bytes=found.peak_bytes
-    )
+    steps = exploration.shown.schedule.steps.tolist()
+    report = check(exploration.graph, steps, budget_bytes=found.peak_bytes)
     assert report.ok and report.cost == pytest.approx(exploration.shown.cost)
 
 
@@ -101,9 +94,9 @@ def test_later_schedules_answer_the_aim_too() -> None:
     assert solve.lower_bound == found.peak_bytes
 
 
-def test_budgets_and_aims_are_undone(window, qtbot) -> None:
+def test_budgets_and_aims_are_undone(window, exploration, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
-    exploration, stack = window.session.exploration, window.what_ifs.stack
+    stack = window.what_ifs.stack
     budget = int(exploration.plain.peak_bytes * 0.9)
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         window.explorer.budget.choose(budget)
@@ -122,9 +115,8 @@ def test_budgets_and_aims_are_undone(window, qtbot) -> None:
     assert exploration.aim == CAP and exploration.budget_bytes == least
 
 
-def test_aim_stays_in_force_under_other_constraints(window, qtbot) -> None:
+def test_aim_stays_in_force_under_other_constraints(window, exploration, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
-    exploration = window.session.exploration
     aimed(window, qtbot, CAP)
     without = exploration.budget_bytes
     with qtbot.waitSignal(window.session.settled, timeout=60000):
@@ -134,9 +126,8 @@ def test_aim_stays_in_force_under_other_constraints(window, qtbot) -> None:
     assert exploration.shown in exploration.known
 
 
-def test_stop_keeps_the_smallest_schedule_so_far(window, qtbot) -> None:
+def test_stop_keeps_the_smallest_schedule_so_far(window, exploration, qtbot) -> None:
     open_chain(window, qtbot, layers=40)
-    exploration = window.session.exploration
     window.explorer.budget.aim(Aim(0.1))
     qtbot.wait(100)
     with qtbot.waitSignal(window.session.settled, timeout=5000):
@@ -146,9 +137,9 @@ def test_stop_keeps_the_smallest_schedule_so_far(window, qtbot) -> None:
     assert exploration.shown.overhead <= 0.1 + 1e-9
 
 
-def test_controls_say_which_aim_is_in_force(window, qtbot) -> None:
+def test_controls_say_which_aim_is_in_force(window, exploration, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
-    budget, exploration = window.explorer.budget, window.session.exploration
+    budget = window.explorer.budget
     budget.aims.percent.setText("nonsense")
     qtbot.mouseClick(budget.aims.least, Qt.MouseButton.LeftButton)
     assert exploration.aim is None and "Cannot read 'nonsense'" in budget._problem.text()
@@ -168,10 +159,10 @@ def test_controls_say_which_aim_is_in_force(window, qtbot) -> None:
     assert window.explorer.budget.note.text() == "Predicted"
 
 
-def test_pulling_the_cost_axis_aims(window, qtbot) -> None:
+def test_pulling_the_cost_axis_aims(window, exploration, qtbot) -> None:
     open_chain(window, qtbot, LAYERS)
-    qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)
-    plot, exploration = window.explorer.budget.frontier, window.session.exploration
+    qtbot.waitUntil(lambda: len(exploration.known) > 2, timeout=60000)
+    plot = window.explorer.budget.frontier
     asked = []
     window.explorer.budget.solve_wanted.connect(lambda: asked.append(exploration.aim))
     area = plot._area()

@@ -102,7 +102,6 @@ def settle(window, qtbot) -> None:
 
 
 def find(view, wanted) -> QPoint:
-    """Return a place in the view on a block that is ``wanted``."""
     area = view.getPlotItem().vb.sceneBoundingRect()
     for y in np.arange(area.top() + 2, area.bottom(), 3):
         for x in np.arange(area.left() + 2, area.right(), 5):
@@ -192,11 +191,8 @@ def test_gaps_say_how_much_is_free_and_how_split_it_is(window, qtbot) -> None:
     step = int(np.argmax(place.free_chunks))
     assert place.free_chunks[step] > 1
     line = view.cursor_line(step)
-    gaps = [
-        at
-        for at in (QPointF(line.x1(), y) for y in np.arange(line.y1(), line.y2(), 1.0))
-        if view.owner_at(at) == NOTHING and view.step_at(at) == step
-    ]
+    places = [QPointF(line.x1(), y) for y in np.arange(line.y1(), line.y2(), 1.0)]
+    gaps = [at for at in places if view.owner_at(at) == NOTHING and view.step_at(at) == step]
     move(view.viewport(), gaps[-1].toPoint())
     free, chunks = format_bytes(place.free_bytes(step)), place.free_chunks[step]
     largest = format_bytes(int(place.largest_free[step]))
@@ -293,9 +289,9 @@ def test_bytes_zoom_with_ctrl_and_keys_and_all_come_back(window, qtbot) -> None:
         assert span.is_whole and view.getPlotItem().vb.viewRange()[1] == pytest.approx(whole)
 
 
-def test_ten_thousand_ops_are_placed_beside_the_event_loop(window, qtbot) -> None:
+def test_ten_thousand_ops_are_placed_beside_the_event_loop(window, exploration, qtbot) -> None:
     """Test it generously: what takes longer would be seen as a stall."""
-    exploration, explorer = window.session.exploration, window.explorer
+    explorer = window.explorer
     exploration.set_graph(training_dag(3, 5000))
     drawn(window, qtbot)
     ticks = [time.perf_counter()]

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.qt_log_ignore("does not support (raise|grabbing)", exte
 
 
 def schedules():
-    """Yield schedules of small graphs with every kind of memory."""
     for seed in range(60):
         graph = random_graph(Random(seed))
         exploration = Exploration()
@@ -60,13 +59,11 @@ def test_small_bands_are_drawn_with_those_of_their_group() -> None:
     owners = bands.owners(steps, 40, float(shown.peak_bytes))
     live = shown.timeline.live_bytes[steps]
     assert np.abs((owners >= 0).sum(axis=1) - live / shown.peak_bytes * 40).max() <= 0.51
-    assert {"activations: small values", "gradients: small values"} <= {
-        bands.words(int(owner)) for owner in np.unique(owners) if owner >= bands.count
-    }
+    words = {bands.words(int(owner)) for owner in np.unique(owners) if owner >= bands.count}
+    assert {"activations: small values", "gradients: small values"} <= words
 
 
 def band_in_view(explorer, step: int) -> tuple[int, QPoint]:
-    """Return the highest band of a step, and a place on it."""
     curve = explorer.curve
     line = curve.cursor_line(step)
     places = [QPointF(line.x1(), y) for y in np.arange(line.y1(), line.y2(), 1.0)]

@@ -87,10 +87,8 @@ def test_a_chain_of_one_kind_is_a_run_of_layers() -> None:
     assert runs(graph) == [BlockRun(1, 1, 12)]
     folding = Folding(graph)
     layout = folding.layout(folding.opened_by_default(8))
-    assert [(box.name, box.copies) for box in layout.boxes if not box.backward] == [
-        ("embedding", 1),
-        ("dense", 12),
-    ]
+    forward = [(box.name, box.copies) for box in layout.boxes if not box.backward]
+    assert forward == [("embedding", 1), ("dense", 12)]
     assert len(folding.layout(folding.opened_by_default(13)).boxes) == 26  # there is room for all
 
 
@@ -145,7 +143,6 @@ def names(view, *, backward: bool = False) -> list[str]:
 
 
 def opened(window, qtbot):
-    """Show a Transformer that recomputes, without a solver process."""
     exploration = window.session.exploration
     exploration.set_graph(transformer())
     budget = int(exploration.plain.peak_bytes * 0.5)

@@ -26,8 +26,7 @@ def enter(field, qtbot, text: str) -> None:
     qtbot.keyClick(field, Qt.Key.Key_Return)
 
 
-def test_the_text_stays_only_as_long_as_it_is_the_budget(window, qtbot, field) -> None:
-    exploration = window.session.exploration
+def test_the_text_stays_only_as_long_as_it_is_the_budget(window, exploration, qtbot, field) -> None:
     enter(field, qtbot, "70%")
     assert field.text() == "70%"
     assert exploration.budget_bytes == pytest.approx(0.7 * exploration.plain.peak_bytes, abs=1)
@@ -35,12 +34,11 @@ def test_the_text_stays_only_as_long_as_it_is_the_budget(window, qtbot, field) -
     assert field.text() == ""
 
 
-def test_a_size_written_as_the_list_writes_it_shows_that_row(window, qtbot, field) -> None:
+def test_a_size_written_as_the_list_writes_it_shows_that_row(window, exploration, qtbot, field) -> None:
     builder = GraphBuilder("uneven")
     values = [builder.value(f"v{number}", 1_102_003) for number in range(3)]
     for number, value in enumerate(values):
         builder.op(f"op{number}", values[:number], [value])
-    exploration = window.session.exploration
     exploration.set_graph(builder.build())
     peak = exploration.plain.peak_bytes
     words = format_bytes(peak)
@@ -52,8 +50,8 @@ def test_a_size_written_as_the_list_writes_it_shows_that_row(window, qtbot, fiel
     assert exploration.budget_bytes == parse_bytes(words) - 1
 
 
-def test_a_number_that_lacks_its_unit_is_not_taken_for_bytes(window, qtbot, field) -> None:
-    exploration, builder = window.session.exploration, GraphBuilder("large")
+def test_a_number_that_lacks_its_unit_is_not_taken_for_bytes(window, exploration, qtbot, field) -> None:
+    builder = GraphBuilder("large")
     value = builder.value("v", 2**21)
     builder.op("op", [], [value])
     exploration.set_graph(builder.build())

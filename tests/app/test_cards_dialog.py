@@ -12,7 +12,6 @@ RESERVE = 100
 
 
 def opened(window, qtbot):
-    """Open the table for cards around the size of a chain."""
     open_chain(window, qtbot)
     plain = window.session.exploration.plain.peak_bytes
     window.commands["solve.cards"].trigger()
@@ -40,9 +39,8 @@ def test_each_row_says_what_is_known_and_follows_what_is_found(window, qtbot) ->
     assert "assumed" in dialog.notes.text()
 
 
-def test_a_row_becomes_the_budget_and_undo_takes_it_back(window, qtbot) -> None:
+def test_a_row_becomes_the_budget_and_undo_takes_it_back(window, exploration, qtbot) -> None:
     dialog, plain = opened(window, qtbot)
-    exploration = window.session.exploration
     before = exploration.budget_bytes
     assert not dialog.use.isEnabled()
     dialog.table.selectRow(2)

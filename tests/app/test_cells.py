@@ -25,7 +25,6 @@ from tests.app.windows import training_chain
 
 
 def windows(n: int):
-    """Yield parts of a matrix with ``n`` rows, and sizes of images."""
     yield Cells.all_of(n), (n, n)
     for seed in range(4):
         random = Random(seed)

@@ -17,8 +17,7 @@ pytestmark = [
 ]
 
 
-def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path: Path) -> None:
-    open_chain(window, qtbot)
+def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path: Path, chain_open) -> None:
     shown, path, told = window.session.exploration.shown, tmp_path / "c.json", []
     window.session.noticed.connect(told.append)
     window.certifying.begin(shown, path)
@@ -30,8 +29,7 @@ def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path: Path) -> None
     assert window.certifying.progress is None
 
 
-def test_what_is_cancelled_writes_nothing(window, qtbot, tmp_path: Path) -> None:
-    open_chain(window, qtbot)
+def test_what_is_cancelled_writes_nothing(window, qtbot, tmp_path: Path, chain_open) -> None:
     path = tmp_path / "c.json"
     window.certifying.begin(window.session.exploration.shown, path)
     window.certifying.progress.canceled.emit()  # as its button does

@@ -20,7 +20,7 @@ from tests.app.windows import open_chain, training_chain
 pytestmark = pytest.mark.heavy  # each solves and checks in processes of its own
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def every_schedule_elsewhere(monkeypatch):
     monkeypatch.setattr(solving, "_AT_ONCE", 0)
 
@@ -29,16 +29,16 @@ def shuffled(graph, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(graph.n).astype(np.int32)
 
 
-def test_the_process_finds_what_the_check_finds(window, qtbot) -> None:
+def test_the_process_finds_what_the_check_finds(window, exploration, qtbot) -> None:
     graph = training_chain(30)
-    window.session.exploration.set_graph(graph)
+    exploration.set_graph(graph)
     limited = WhatIf(graph, Constraints(keep=("a3",), recompute_gradients=False))
-    checking, found = Checking(window.session.exploration), {}
+    checking, found = Checking(exploration), {}
     checking.checked.connect(lambda checked: found.update({checked.job: checked}))
     wanted = {}
     for seed in range(4):
         steps = np.arange(graph.n, dtype=np.int32) if seed == 0 else shuffled(graph, seed)
-        for what_if in (limited, window.session.exploration.unconstrained):
+        for what_if in (limited, exploration.unconstrained):
             ticket = checking.ask(what_if, steps.tobytes())
             wanted[ticket] = (check(what_if.limited, steps.tolist()), check(graph, steps.tolist()))
     qtbot.waitUntil(lambda: len(found) == len(wanted), timeout=20000)
@@ -47,17 +47,13 @@ def test_the_process_finds_what_the_check_finds(window, qtbot) -> None:
         got = found[ticket]
         assert isinstance(got, Checked)
         for mine, its in zip(reports, (got.limited, got.plain), strict=True):
-            assert (mine.ok, mine.peak_bytes, mine.peak_step, mine.cost) == (
-                its.ok,
-                its.peak_bytes,
-                its.peak_step,
-                its.cost,
-            )
+            for fact in ("ok", "peak_bytes", "peak_step", "cost"):
+                assert getattr(mine, fact) == getattr(its, fact)
             assert [v.message for v in mine.violations] == [v.message for v in its.violations]
     checking.close()
 
 
-def test_a_solve_ends_with_its_schedule_on_screen(window, qtbot, every_schedule_elsewhere) -> None:
+def test_a_solve_ends_with_its_schedule_on_screen(window, qtbot) -> None:
     open_chain(window, qtbot, layers=30)
     exploration = window.session.exploration
     exploration.set_budget(int(exploration.plain.peak_bytes * 0.7))
@@ -74,8 +70,7 @@ def test_a_solve_ends_with_its_schedule_on_screen(window, qtbot, every_schedule_
     assert exploration.shown.overhead <= 0.08 + 1e-9
 
 
-def test_invalid_schedules_are_dropped(window, qtbot, every_schedule_elsewhere) -> None:
-    open_chain(window, qtbot)
+def test_invalid_schedules_are_dropped(window, qtbot, chain_open) -> None:
     session, said = window.session, []
     session.noticed.connect(said.append)
     question, graph = next(reversed(session.solving._questions)), session.exploration.graph
@@ -88,10 +83,10 @@ def test_invalid_schedules_are_dropped(window, qtbot, every_schedule_elsewhere) 
         assert session.exploration.best_for(found.peak_bytes).cost <= found.cost
 
 
-def test_a_killed_checker_loses_nothing(window, qtbot, every_schedule_elsewhere) -> None:
+def test_a_killed_checker_loses_nothing(window, exploration, qtbot) -> None:
     others = psutil.Process().children(recursive=True)  # the pools of earlier tests
     open_chain(window, qtbot, layers=30)
-    exploration, process = window.session.exploration, window.session.solving.checking.process
+    process = window.session.solving.checking.process
     exploration.set_budget(int(exploration.plain.peak_bytes * 0.75))
     window.session.solve(3.0)
     qtbot.waitUntil(lambda: process.pid != 0, timeout=10000)
@@ -107,7 +102,7 @@ def test_a_killed_checker_loses_nothing(window, qtbot, every_schedule_elsewhere)
     assert not left
 
 
-def test_the_same_schedule_is_checked_once(window, qtbot, every_schedule_elsewhere) -> None:
+def test_the_same_schedule_is_checked_once(window, qtbot) -> None:
     open_chain(window, qtbot, layers=30)
     solving_model = window.session.solving
     solving_model.process.close()  # no other schedule is asked about meanwhile
@@ -124,9 +119,7 @@ def test_the_same_schedule_is_checked_once(window, qtbot, every_schedule_elsewhe
     assert solving_model._ticket(what_if, steps.tobytes()) != first
 
 
-def test_a_solver_that_has_answered_is_not_ended_while_its_check_is_pending(
-    window, qtbot, every_schedule_elsewhere, monkeypatch
-) -> None:
+def test_a_solver_whose_answer_is_being_checked_is_not_ended(window, qtbot, monkeypatch) -> None:
     open_chain(window, qtbot, layers=30)
     session = window.session
     qtbot.waitUntil(lambda: len(session.exploration.known) > 2, timeout=60000)  # its kernels are loaded
@@ -138,12 +131,11 @@ def test_a_solver_that_has_answered_is_not_ended_while_its_check_is_pending(
     session.solve(30.0)
     qtbot.waitUntil(lambda: len(session.solving._arrived) > 0, timeout=10000)
     session.stop_solve()
-    qtbot.waitUntil(
-        lambda: any(
-            isinstance(arrived.message, SolveEnded | JobCancelled) for arrived in session.solving._arrived
-        ),
-        timeout=10000,
-    )
+
+    def has_answered() -> bool:
+        return any(isinstance(one.message, SolveEnded | JobCancelled) for one in session.solving._arrived)
+
+    qtbot.waitUntil(has_answered, timeout=10000)
     qtbot.wait(2500)
     assert session.solver.pid == solver
     session.solving._on_checker_died()

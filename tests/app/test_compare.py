@@ -25,10 +25,9 @@ from app.presenters.matrix_image import (
     held_image,
     in_order_of,
 )
-from checkmate import planning
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from tests.app.windows import button, training_chain
+from tests.app.windows import button, smaller, training_chain
 from tests.graphs_strategies import random_graph, random_steps
 
 pytestmark = pytest.mark.heavy  # many windows, a second each
@@ -52,9 +51,8 @@ def test_differences_are_those_of_the_two_replays() -> None:
         assert found.cost * (graph.base_cost or 1) == pytest.approx(live_a.cost - live_b.cost)
         assert (found.only_a, found.only_b) == (back.only_b, back.only_a)
         for entry in found.ops:
-            assert (
-                entry.in_a == np.sum(a.steps == entry.op) - 1 != entry.in_b == np.sum(b.steps == entry.op) - 1
-            )
+            runs = tuple(int(np.sum(schedule.steps == entry.op)) - 1 for schedule in (a, b))
+            assert (entry.in_a, entry.in_b) == runs and entry.in_a != entry.in_b
         count += bool(found.ops)
     assert count > 10
 
@@ -79,10 +77,7 @@ def test_hatching_keeps_the_cells_and_tells_a_from_b() -> None:
     image = np.array([[ONLY_A, ONLY_B], [BOTH, NEITHER]], np.uint8)
     large = hatched(image, 16, 16)
     assert set(np.unique(large[:8, :8])) == {ONLY_A, STRIPE_A}
-    assert set(np.unique(large[:8, 8:])) == {
-        ONLY_B,
-        STRIPE_B,
-    }
+    assert set(np.unique(large[:8, 8:])) == {ONLY_B, STRIPE_B}
     assert (large[8:, :8] == BOTH).all() and (large[8:, 8:] == NEITHER).all()
     assert not np.array_equal(large[:8, :8] == STRIPE_A, large[:8, 8:] == STRIPE_B)
 
@@ -96,16 +91,6 @@ def test_curves_are_aligned_where_the_same_ops_are_computed() -> None:
         for stage in range(graph.n):
             end_a, end_b = (np.flatnonzero(m.stage_of_step == stage)[-1] for m in (first, second))
             assert places[end_b] == pytest.approx(end_a)
-
-
-def smaller(exploration: Exploration):
-    """Add a schedule with a smaller peak, show it, and return it."""
-    steps = (
-        planning.solve(exploration.graph, int(exploration.plain.peak_bytes * 0.8)).require_schedule().steps
-    )
-    exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.0)
-    exploration.show(exploration.known[0])
-    return exploration.known[0]
 
 
 def test_b_stays_while_a_changes_and_ends_with_the_graph() -> None:
@@ -124,10 +109,8 @@ def test_b_stays_while_a_changes_and_ends_with_the_graph() -> None:
     assert not comparison.active and comparison.difference is None
 
 
-def test_every_view_shows_the_comparison_until_it_ends(window, qtbot) -> None:
-    exploration = window.session.exploration
-    exploration.set_graph(training_chain())
-    found, explorer = smaller(exploration), window.explorer
+def test_every_view_shows_the_comparison_until_it_ends(window, exploration, found, qtbot) -> None:
+    explorer = window.explorer
     views = (*explorer.matrices, explorer.curve)
     before = [view.grab().toImage() for view in views]
     qtbot.mouseClick(explorer.schedules.compare, Qt.MouseButton.LeftButton)
@@ -145,10 +128,7 @@ def test_every_view_shows_the_comparison_until_it_ends(window, qtbot) -> None:
     qtbot.waitUntil(lambda: explorer.matrices[0].grab().toImage() == before[0], timeout=3000)
 
 
-def test_ops_that_differ_are_listed_and_select(window) -> None:
-    exploration = window.session.exploration
-    exploration.set_graph(training_chain())
-    smaller(exploration)
+def test_ops_that_differ_are_listed_and_select(window, exploration, found) -> None:
     page, comparison = window.explorer.inspector.memory, window.explorer.comparison
     assert not page.tabs[View.COMPARE].isVisible()
     comparison.pin(exploration.plain)
@@ -163,10 +143,8 @@ def test_ops_that_differ_are_listed_and_select(window) -> None:
     assert not page.tabs[View.COMPARE].isVisible() and page.view is not View.COMPARE
 
 
-def test_keys_pin_and_compare(window, qtbot) -> None:
-    exploration = window.session.exploration
-    exploration.set_graph(training_chain())
-    found, comparison = smaller(exploration), window.explorer.comparison
+def test_keys_pin_and_compare(window, exploration, found, qtbot) -> None:
+    comparison = window.explorer.comparison
     qtbot.keyClick(window.explorer.graph_view, Qt.Key.Key_B)
     assert comparison.other is found
     qtbot.keyClick(window.explorer.graph_view, Qt.Key.Key_D)
@@ -197,10 +175,8 @@ def test_pictures_of_many_ops_show_every_cell_of_the_matrices(monkeypatch) -> No
                 assert np.array_equal((image == ONLY_B) | (image == BOTH), again)
 
 
-def test_what_is_shown_and_compared_is_undone_and_done_again(window, qtbot) -> None:
-    exploration = window.session.exploration
-    exploration.set_graph(training_chain())
-    found, explorer, stack = smaller(exploration), window.explorer, window.what_ifs.stack
+def test_what_is_shown_and_compared_is_undone_and_done_again(window, exploration, found, qtbot) -> None:
+    explorer, stack = window.explorer, window.what_ifs.stack
     qtbot.keyClick(explorer.graph_view, Qt.Key.Key_D)
     assert explorer.comparison.other is exploration.plain and stack.undoText() == "Compare schedules"
     explorer.compare_bar.swap.click()
@@ -216,10 +192,8 @@ def test_what_is_shown_and_compared_is_undone_and_done_again(window, qtbot) -> N
     assert exploration.shown is exploration.plain and explorer.comparison.other is found
 
 
-def test_a_schedule_chosen_in_the_list_is_undone_with_its_budget(window) -> None:
-    exploration = window.session.exploration
-    exploration.set_graph(training_chain())
-    found, stack = smaller(exploration), window.what_ifs.stack
+def test_a_schedule_chosen_in_the_list_is_undone_with_its_budget(window, exploration, found) -> None:
+    stack = window.what_ifs.stack
     exploration.show(exploration.plain)
     before = exploration.asked
     window.explorer.schedules._list.chosen.emit(found)
@@ -232,10 +206,8 @@ def test_a_schedule_chosen_in_the_list_is_undone_with_its_budget(window) -> None
     assert exploration.shown is exploration.plain and exploration.asked == before
 
 
-def test_after_undo_the_screen_follows_the_budget_again(window, qtbot) -> None:
-    exploration = window.session.exploration
-    exploration.set_graph(training_chain())
-    found, stack = smaller(exploration), window.what_ifs.stack
+def test_after_undo_the_screen_follows_the_budget_again(window, exploration, found, qtbot) -> None:
+    stack = window.what_ifs.stack
     exploration.set_budget(found.peak_bytes)
     exploration.show_now()
     assert exploration.shown is found and not exploration.by_hand

@@ -1,18 +1,31 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QComboBox, QDoubleSpinBox, QSpinBox
 
+from app.presenters.record_rows import asked_part, bar_parts
 from app.theme import DARK, LIGHT, Theme, color_application
-from tests.app.test_selection import contrast
+from checkmate.records.read import read_record
 
 WORDS, OUTLINES = 4.5, 3.0
 SURFACES = ("window", "panel", "raised", "selected", "notice", "mild_notice")
 both_themes = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
 
+def contrast(one: str, other: str) -> float:
+    def luminance(name: str) -> float:
+        parts = QColor(name).getRgbF()[:3]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
 def least(theme: Theme, roles: tuple[str, ...], under: tuple[str, ...]) -> tuple[float, str, str]:
-    """Return the smallest contrast of these roles with what is under them."""
     return min(
         (contrast(theme.tokens[role], theme.tokens[ground]), role, ground)
         for role in roles
@@ -59,3 +72,16 @@ def test_the_frames_of_choices_and_numbers_stand_out(qapp, theme: Theme) -> None
             assert contrast(frame.name(), theme.tokens["window"]) >= OUTLINES, kind.__name__
     finally:
         color_application(qapp, LIGHT)
+
+
+@both_themes
+def test_marks_of_what_is_selected_stand_out(theme: Theme) -> None:
+    # Graph, matrices and curve are cased with the panel's colour; lists have the other one.
+    assert least(theme, ("accent",), ("panel", "selected"))[0] >= OUTLINES
+
+
+@both_themes
+def test_the_parts_of_a_records_bar_stand_out_from_the_panel(theme: Theme) -> None:
+    record = read_record(Path(__file__).parents[1] / "unit" / "records" / "data" / "oom_2_21.log").records[0]
+    roles = tuple(part.role for part in (*bar_parts(record), asked_part(record)))
+    assert len(roles) > 2 and least(theme, roles, ("window",))[0] >= OUTLINES

@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication
 
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.dialogs.doctor_dialog import DoctorDialog
-from tests.app.windows import button, said
+from tests.app.windows import button, menu_action, said
 
 pytestmark = pytest.mark.heavy  # looks at the machine in processes
 
@@ -25,9 +25,7 @@ def tensorflow_that(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def opened(window) -> DoctorDialog:
-    """Open the dialog through the menu, as a user does."""
-    entries = [entry for menu in window.menuBar().actions() for entry in menu.menu().actions()]
-    next(entry for entry in entries if entry.text() == "What this machine can do…").trigger()
+    menu_action(window, "What this machine can do…").trigger()
     return window.findChild(DoctorDialog)
 
 
@@ -53,9 +51,7 @@ def test_lines_are_shown_and_copied(window, qtbot, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_closing_the_dialog_ends_its_processes(
-    window, qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_the_dialog_ends_its_processes(window, qtbot, tmp_path, monkeypatch) -> None:
     tensorflow_that("import time\ntime.sleep(600)\n", tmp_path, monkeypatch)
     dialog = opened(window)
     qtbot.waitUntil(lambda: bool(children()), timeout=60000)

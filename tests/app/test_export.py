@@ -31,14 +31,12 @@ REQUEST = ModelRequest(CONVNET, batch_size=16, device="cpu", allow_code=True)
 
 
 @pytest.fixture
-def profiled(window, qtbot):
-    """Make a window with a profiled network and a recomputing schedule."""
-    with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=120000):
+def profiled(window, exploration, qtbot):
+    """A window with a small profiled network, and a recomputing schedule on screen."""
+    with qtbot.waitSignal(exploration.graph_changed, timeout=120000):
         window.session.profile(REQUEST, costs="analytic")
-    exploration = window.session.exploration
-    qtbot.waitUntil(
-        lambda: exploration.known[0].peak_bytes < 0.8 * exploration.plain.peak_bytes, timeout=60000
-    )
+    enough = 0.8 * exploration.plain.peak_bytes
+    qtbot.waitUntil(lambda: exploration.known[0].peak_bytes < enough, timeout=60000)
     window.session.stop_solve()
     exploration.show(exploration.known[0])
     return window
@@ -54,9 +52,7 @@ def profiled(window, qtbot):
     ],
 )
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_device_process_killed_while_it_exports(
-    stages: tuple[str, ...], profiled, qtbot, tmp_path: Path
-) -> None:
+def test_device_process_killed_while_it_exports(stages, profiled, qtbot, tmp_path) -> None:
     session = profiled.session
     shown, folder = session.exploration.shown, tmp_path / "out"
     dialog = ExportDialog(session, profiled)
@@ -66,6 +62,7 @@ def test_device_process_killed_while_it_exports(
     dialog.findChildren(QLineEdit)[1].setText("1GiB")
     messages: list[str] = []
     session.progressed.connect(lambda stage, message, *_: messages.append(message))
+    ended = "The device process ended (signal 9). Nothing was lost."
     for doing in stages:
         messages.clear()
         button(dialog, "Export and verify").click()
@@ -73,9 +70,7 @@ def test_device_process_killed_while_it_exports(
         own = psutil.Process(session.device.process.pid)
         helpers = own.children(recursive=True)
         os.kill(own.pid, signal.SIGKILL)
-        qtbot.waitUntil(
-            lambda: "The device process ended (signal 9). Nothing was lost." in said(dialog), timeout=20000
-        )
+        qtbot.waitUntil(lambda: ended in said(dialog), timeout=20000)
         assert session.exploration.graph is shown.graph and session.exploration.shown is not None
         assert bool(helpers) is doing.startswith("measuring")
         _, left = psutil.wait_procs(helpers, timeout=10)
@@ -118,9 +113,7 @@ def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp
 
 @pytest.mark.heavy
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_a_schedule_over_the_budget_on_the_meter_gives_way_to_one_that_keeps_it(
-    profiled, qtbot, tmp_path: Path
-) -> None:
+def test_a_schedule_that_measures_over_the_budget_is_replaced(profiled, qtbot, tmp_path: Path) -> None:
     session, exploration = profiled.session, profiled.session.exploration
     asked, plain = exploration.plain, exploration.plain.peak_bytes
     exploration.show(asked)
@@ -177,7 +170,7 @@ def a_report(steps: int, **changes: object) -> dict:
 
 @pytest.fixture
 def exporting(window, qtbot, monkeypatch):
-    """Make a window with a chain and a device process that plays a part."""
+    """A chain and a device process that answers as the test chooses; what it is sent is recorded."""
     open_chain(window, qtbot)
     window.session.stop_solve()
     graph = replace(window.session.exploration.graph, metadata={"request": {"model": "chain"}})
@@ -193,7 +186,6 @@ def exporting(window, qtbot, monkeypatch):
 
 
 def smaller(session) -> SolveResult:
-    """Return a schedule with three quarters of the plain step's peak."""
     exploration = session.exploration
     found = solve(exploration.graph, int(0.75 * exploration.plain.peak_bytes), solver="greedy")
     assert found.schedule is not None and found.schedule.recomputations
@@ -263,13 +255,10 @@ def test_return_in_a_field_begins_the_export(exporting, qtbot, tmp_path: Path) -
 
 
 def named(curve) -> set[str]:
-    """Return what the curve's legend names."""
     return {entry.words for entry in curve.legend_entries()}
 
 
-def test_the_written_schedule_is_shown_with_its_measurements(
-    exporting, qtbot, window, tmp_path: Path
-) -> None:
+def test_the_written_schedule_is_shown_with_its_measurements(exporting, qtbot, window, tmp_path) -> None:
     session, _, answer = exporting
     exploration, curve = session.exploration, window.explorer.curve
     dialog = ExportDialog(session)
@@ -281,10 +270,8 @@ def test_the_written_schedule_is_shown_with_its_measurements(
     answer(result, a_report(len(steps)))
     assert exploration.shown.schedule.steps.tolist() == steps
     assert exploration.measured_shown.peak_bytes == 21 * MIB
-    text = said(dialog)
-    assert all(
-        word in text for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "One note.", "bitwise equal")
-    )
+    for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "One note.", "bitwise equal"):
+        assert word in said(dialog)
     assert {"predicted", "measured"} <= named(curve) and curve._measured.isVisible()
     assert max(curve._measured.yData) * curve._size == 7 * MIB
     # Another schedule was not run, so nothing is said of it.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,14 +20,15 @@ BUDGET = 90  # of the plain step, which costs 16
 
 
 @pytest.fixture
-def client(qapp) -> SolverClient:
+def client(qapp) -> Iterator[SolverClient]:
     exploration = Exploration()
     exploration.set_graph(training_chain(8))
     exploration.set_budget(BUDGET)
     client = SolverClient(exploration)
     client.process.send = lambda message: None
     client.solve()
-    return client
+    yield client
+    client.close()
 
 
 def ended(client: SolverClient, **claims: Any) -> SolveEnded:
@@ -62,14 +64,12 @@ def test_a_false_answer_is_refused(client: SolverClient, lie: dict[str, Any]) ->
     solve = client._exploration.solve
     assert solve.status == "failed" and "contradicts" in said[0] and "contradicts" in solve.message
     assert (solve.lower_bound or 0.0) <= 16.0 and client._exploration.frontier.bound(BUDGET) <= 16.0
-    client.close()
 
 
 @pytest.mark.parametrize("claims", [{}, {"assumptions": ("given order",), "bound": 99.0}], ids=str)
 def test_a_true_answer_is_not(client: SolverClient, claims: dict[str, Any]) -> None:
     client._on_received(ended(client, **claims))
     assert client._exploration.solve.status == "optimal"
-    client.close()
 
 
 def test_a_false_bound_on_the_way_is_dropped(client: SolverClient) -> None:
@@ -78,7 +78,6 @@ def test_a_false_bound_on_the_way_is_dropped(client: SolverClient) -> None:
     job = client._exploration.solve.job
     client._on_received(SolveBound(job, 170.0, ()))
     assert "contradicts" in said[0] and (client._exploration.solve.lower_bound or 0.0) <= 16.0
-    client.close()
 
 
 def least_ended(client: SolverClient, peak_bytes: int) -> SolveEnded:
@@ -99,7 +98,6 @@ def test_a_false_answer_to_a_search_for_less_memory_is_refused(client: SolverCli
     client._on_received(least_ended(client, peak - less))
     assert exploration.solve.status == "failed" and "contradicts" in said[0]
     assert exploration.solve.best[-1][1] == peak and exploration.what_if.least_bound(0.0) <= peak
-    client.close()
 
 
 def test_a_true_answer_to_a_search_for_less_memory_is_not(client: SolverClient) -> None:
@@ -109,7 +107,6 @@ def test_a_true_answer_to_a_search_for_less_memory_is_not(client: SolverClient) 
     peak = exploration.plain.peak_bytes
     client._on_received(least_ended(client, peak))
     assert exploration.solve.status == "optimal" and exploration.what_if.least_bound(0.0) == peak
-    client.close()
 
 
 def test_a_schedule_is_noted_at_its_own_cost(client: SolverClient) -> None:
@@ -117,7 +114,6 @@ def test_a_schedule_is_noted_at_its_own_cost(client: SolverClient) -> None:
     client._on_received(Incumbent(exploration.solve.job, BUDGET, pack_steps(range(16))))
     client._on_received(Incumbent(exploration.solve.job, BUDGET, pack_steps(range(8))))  # it does not hold
     assert [cost for _, cost in exploration.solve.best] == [16.0]
-    client.close()
 
 
 def test_a_bound_is_for_the_budget_that_was_asked(client: SolverClient) -> None:
@@ -127,7 +123,6 @@ def test_a_bound_is_for_the_budget_that_was_asked(client: SolverClient) -> None:
     claims = {"status": SolveStatus.LIMIT, "bound": 18.0}
     client._on_received(dataclasses.replace(ended(client, **claims), budget_bytes=10**9, steps=b""))
     assert exploration.frontier.bound(60) == 18.0 and exploration.frontier.bound(10**9) == 16.0
-    client.close()
 
 
 def test_it_is_said_who_vouches_for_a_proof(client: SolverClient) -> None:
@@ -140,4 +135,3 @@ def test_it_is_said_who_vouches_for_a_proof(client: SolverClient) -> None:
     client._on_received(ended(client))
     assert exploration.solve.status == "optimal"
     assert "Proved by the solver" in tip() and "Save a certificate…" in tip()
-    client.close()

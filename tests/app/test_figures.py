@@ -15,8 +15,6 @@ from app.theme import DARK, LIGHT, ThemeChoice
 from app.views.dialogs.export_dialog import FigureDialog
 from checkmate.cli.main import build_parser
 from checkmate.errors import UsageError
-from tests.app.test_compare import smaller
-from tests.app.windows import training_chain
 
 COLUMN = Paper(Width.COLUMN, 8.0)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -26,23 +24,12 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def explored(window):
-    """Make a window with a smaller schedule and no solver process."""
-    window.session.exploration.set_graph(training_chain())
-    smaller(window.session.exploration)
-    window.session.exploration.set_budget(window.session.exploration.shown.peak_bytes)
-    return window
-
-
 def page_size(pdf: bytes) -> tuple[float, float]:
-    """Return the width and the height of the page, in points."""
     found = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf)
     return float(found.group(1)), float(found.group(2))
 
 
 def drawn(pdf: bytes) -> bytes:
-    """Return what the page's content says, as text."""
     parts = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
     texts = []
     for part in parts:

@@ -17,17 +17,9 @@ from app.presenters.paper import film
 from app.theme import LIGHT
 from app.views.pictures.film import PlaybackScene
 from checkmate.formats import write_graph
-from tests.app.test_compare import smaller
-from tests.app.windows import training_chain
+from tests.app.windows import smaller, training_chain
 
 pytestmark = pytest.mark.heavy  # many windows, a second each
-
-
-@pytest.fixture
-def explored(window):
-    window.session.exploration.set_graph(training_chain())
-    smaller(window.session.exploration)
-    return window
 
 
 def yellow(picture: Image.Image) -> np.ndarray:
@@ -122,16 +114,8 @@ def test_a_scene_shows_the_requested_step(explored) -> None:
 @pytest.mark.heavy
 def test_the_command_line_saves_without_a_screen(tmp_path: Path) -> None:
     write_graph(tmp_path / "g.json", training_chain(6))
-    command = [
-        sys.executable,
-        "-m",
-        "checkmate",
-        "explore",
-        str(tmp_path / "g.json"),
-        "--theme",
-        "dark",
-        "--animation",
-    ]
+    command = [sys.executable, "-m", "checkmate", "explore", str(tmp_path / "g.json")]
+    command += ["--theme", "dark", "--animation"]
     done = subprocess.run([*command, str(tmp_path / "g.png")], capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     with Image.open(tmp_path / "g.png") as picture:

@@ -33,8 +33,7 @@ from checkmate.formats.graph import write_graph
 from checkmate.ir.graph import CostUnit, Graph
 from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.constraints import Constraints
-from tests.app.test_compare import smaller
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import open_chain, smaller, training_chain
 
 pytestmark = [
     pytest.mark.heavy,  # each opens two windows or more
@@ -105,8 +104,7 @@ def test_curves_are_columns_of_the_live_bytes() -> None:
     assert memory_words([(steps, heights)] * 2, 1e6, share=False).endswith("B has ended")
 
 
-def test_the_frontier_is_stairs(window) -> None:
-    exploration = window.session.exploration
+def test_the_frontier_is_stairs(window, exploration) -> None:
     exploration.set_graph(training_chain())
     found = smaller(exploration)
     one = side_of("one", exploration)
@@ -123,7 +121,6 @@ def test_the_frontier_is_stairs(window) -> None:
 
 
 def opened(window, qtbot, path):
-    """Compare with a file; return the dialog once its layers are listed."""
     window.comparing.open(path)
     qtbot.waitUntil(lambda: window.comparing.dialog is not None, timeout=20_000)
     dialog = window.comparing.dialog
@@ -140,12 +137,12 @@ def dialog(window, qtbot, tmp_path):
     return opened(window, qtbot, path)
 
 
-def test_the_other_graph_has_a_frontier_of_its_own(window, qtbot, dialog) -> None:
+def test_the_other_graph_has_a_frontier_of_its_own(window, exploration, qtbot, dialog) -> None:
     assert dialog.isVisible() and "chain (A) with chain, batch 8 (B)" in dialog.windowTitle()
-    assert window.session.exploration.graph is not dialog.other.exploration.graph
+    assert exploration.graph is not dialog.other.exploration.graph
     qtbot.waitUntil(lambda: len(dialog.sides[1].known) > 2, timeout=60_000)
     qtbot.waitUntil(lambda: "schedules" in dialog.frontier.entries()[1].words)
-    assert len(window.session.exploration.known) >= 1
+    assert len(exploration.known) >= 1
     process = dialog.other.solving.process
     assert process.running
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
@@ -167,26 +164,25 @@ def test_rows_sort_and_are_copied(window, qtbot, dialog) -> None:
     assert [row["layer"] for row in rows] == [pair.name for pair in dialog.pairs]
 
 
-def test_curves_are_by_share_or_by_step_and_of_either_schedule(window, qtbot, dialog) -> None:
+def test_curves_are_by_share_or_by_step_and_of_either_schedule(window, exploration, qtbot, dialog) -> None:
     x, _ = dialog.memory._pair.lines[0]
     assert x[-1] == 100
     qtbot.mouseClick(dialog.across[1], Qt.MouseButton.LeftButton)
     x, y = dialog.memory._pair.lines[0]
-    assert x[-1] == len(window.session.exploration.shown.schedule.steps) + 0.5
+    assert x[-1] == len(exploration.shown.schedule.steps) + 0.5
     before = y.max()
-    found = smaller(window.session.exploration)
+    found = smaller(exploration)
     qtbot.mouseClick(dialog.best, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: dialog.sides[0].shown is found)
     assert dialog.memory._pair.lines[0][1].max() < before
     assert dialog.sides[1].shown.graph is dialog.other.exploration.graph
-    window.session.exploration.set_budget(found.peak_bytes)
+    exploration.set_budget(found.peak_bytes)
     dialog.other.exploration.listing.fill(False)
     qtbot.waitUntil(lambda: "over the budget" in dialog.memory.entries()[1].words)
     assert "over" not in dialog.memory.entries()[0].words
 
 
-def test_an_exploration_comes_with_what_was_found(window, qtbot, tmp_path) -> None:
-    exploration = window.session.exploration
+def test_an_exploration_comes_with_what_was_found(window, exploration, qtbot, tmp_path) -> None:
     exploration.set_graph(training_chain())
     smaller(exploration)
     path = tmp_path / "one.exploration.json.gz"
@@ -195,8 +191,7 @@ def test_an_exploration_comes_with_what_was_found(window, qtbot, tmp_path) -> No
     assert len(dialog.sides[1].known) == 2 and "just as much memory" in dialog.words.text()
 
 
-def test_a_closed_comparison_is_freed(window, qtbot, qapp, tmp_path) -> None:
-    open_chain(window, qtbot)
+def test_a_closed_comparison_is_freed(window, qtbot, qapp, tmp_path, chain_open) -> None:
     path = tmp_path / "double.json"
     write_graph(path, doubled(training_chain()))
     dialog = opened(window, qtbot, path)

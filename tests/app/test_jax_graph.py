@@ -31,9 +31,9 @@ def of_jax() -> Graph:
 
 
 @pytest.mark.heavy
-def test_a_step_of_jax_opens_and_is_exported(on_jax, window, qtbot, tmp_path: Path) -> None:
+def test_a_step_of_jax_opens_and_is_exported(on_jax, window, exploration, qtbot, tmp_path: Path) -> None:
     pytest.importorskip("jax")
-    session, exploration = window.session, window.session.exploration
+    session = window.session
     with qtbot.waitSignal(exploration.graph_changed, timeout=240000):
         session.profile(REQUEST, costs="measured")
     qtbot.waitUntil(lambda: not session.device_busy and exploration.standing is not None, timeout=60000)
@@ -68,9 +68,8 @@ def test_commands_and_python_name_the_backend() -> None:
     profile, solve, export = as_commands(shown).splitlines()
     assert profile.startswith("KERAS_BACKEND=jax checkmate profile ")
     assert export.startswith("KERAS_BACKEND=jax checkmate export ") and solve.startswith("checkmate solve ")
-    assert as_python(shown).index('os.environ["KERAS_BACKEND"] = "jax"') < as_python(shown).index(
-        "import checkmate"
-    )
+    text = as_python(shown)
+    assert text.index('os.environ["KERAS_BACKEND"] = "jax"') < text.index("import checkmate")
 
 
 def test_what_was_exported_is_told_by_xla_s_numbers() -> None:

@@ -85,8 +85,6 @@ def test_a_step_draws_the_boxes_that_change(window, qtbot, monkeypatch) -> None:
 
 
 class Seen(QObject):
-    """Counts the pixels that a widget paints, and layouts of its window."""
-
     def __init__(self) -> None:
         super().__init__()
         self.painted, self.layouts = 0, 0
@@ -140,8 +138,7 @@ def test_a_steady_label_has_room_for_other_digits_and_keeps_its_marks(qapp) -> N
     assert shown.minimumSize().width() > size.width()
 
 
-def test_words_follow_the_pictures_while_it_plays(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_words_follow_the_pictures_while_it_plays(window, qtbot, chain_open) -> None:
     playhead, order = window.playhead, []
     playhead.moved.connect(lambda step: order.append(("moved", step)))
     playhead.told.connect(lambda step: order.append(("told", step)))

@@ -22,17 +22,12 @@ from checkmate.largest.batch import max_batch
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
-from tests.app.windows import training_chain
+from tests.app.windows import at_four
 
 pytestmark = [
     pytest.mark.heavy,  # batches are searched in processes
     pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
 ]
-
-
-def at_four():
-    """Return a chain whose sizes are those of batch 4."""
-    return dataclasses.replace(training_chain(), batch_size=4)
 
 
 def question(budget: int = 2**26, overhead: float | None = None) -> BatchQuestion:
@@ -77,7 +72,6 @@ def test_choices_rise_and_end_with_the_best(overhead: float | None) -> None:
 
 @pytest.fixture
 def dialog(window, qtbot):
-    """Return the dialog for a chain at batch 4."""
     with qtbot.waitSignal(window.session.exploration.known_changed, timeout=20_000):
         window.session.use_graph(at_four())
     window.commands["solve.batch"].trigger()
@@ -87,7 +81,6 @@ def dialog(window, qtbot):
 
 
 def searched(dialog, qtbot) -> BatchAnswer:
-    """Search as the dialog asks, and return the answer."""
     count = len(dialog.search.answers)
     qtbot.mouseClick(dialog.start, Qt.MouseButton.LeftButton)
     assert dialog.start.text() == "Stop here"
@@ -95,8 +88,7 @@ def searched(dialog, qtbot) -> BatchAnswer:
     return dialog.search.answers[-1]
 
 
-def test_an_answer_holds_and_opens_as_an_exploration(window, qtbot, dialog) -> None:
-    exploration = window.session.exploration
+def test_an_answer_holds_and_opens_as_an_exploration(window, exploration, qtbot, dialog) -> None:
     own, plain = exploration.graph, exploration.plain.peak_bytes
     dialog.budget.setEditText(str(2 * plain))
     answer = searched(dialog, qtbot)

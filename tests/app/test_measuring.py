@@ -16,7 +16,7 @@ from checkmate.progress import Progress
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 from checkmate.workers.window_messages import ProfiledGraph
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import training_chain
 
 pytestmark = pytest.mark.heavy  # costs are measured in processes
 
@@ -53,7 +53,6 @@ def device(window, monkeypatch) -> Device:
 
 
 def estimated(window, qtbot, device: Device) -> None:
-    """Wait until the estimates of a profile are on screen."""
     window.open("unet")
     with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
         device.says(ProfiledGraph, model(), estimated=True)
@@ -73,9 +72,7 @@ def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, dev
     assert "Move the budget" in window.explorer.solving._status.text()
 
 
-def test_questions_during_a_measurement_are_solved_after_it(window, qtbot, device: Device) -> None:
-    exploration = window.session.exploration
-    open_chain(window, qtbot)
+def test_a_measurement_comes_before_questions(window, exploration, qtbot, device: Device, chain_open) -> None:
     window.session.solve()
     assert exploration.solve.running
     window.open("unet")
@@ -94,8 +91,7 @@ def test_questions_during_a_measurement_are_solved_after_it(window, qtbot, devic
     assert exploration.constraints == Constraints(recompute_gradients=False)
 
 
-def test_estimates_can_be_kept(window, qtbot, device: Device) -> None:
-    exploration = window.session.exploration
+def test_estimates_can_be_kept(window, exploration, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
     window.explorer.budget.choose(int(0.7 * exploration.plain.peak_bytes))
     window.measuring.keep.click()
@@ -107,8 +103,7 @@ def test_estimates_can_be_kept(window, qtbot, device: Device) -> None:
     assert window._export.isEnabled()
 
 
-def test_reading_of_measured_costs_can_be_abandoned(window, qtbot, device: Device) -> None:
-    exploration = window.session.exploration
+def test_reading_of_measured_costs_can_be_abandoned(window, exploration, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
     device.says(ProfiledGraph, model(2.0))
     window.session.cancel_device()
@@ -124,10 +119,7 @@ def test_a_device_process_that_dies_leaves_the_estimates(window, qtbot, device: 
     assert "signal 9" in window.notice.text and not window.session.device_busy
 
 
-def test_a_file_that_is_opened_takes_the_place_of_a_profile(
-    window, qtbot, device: Device, tmp_path: Path
-) -> None:
-    exploration = window.session.exploration
+def test_an_opened_file_takes_the_place_of_a_profile(window, exploration, qtbot, device, tmp_path) -> None:
     estimated(window, qtbot, device)
     job = device.sent[-1].job
     write_graph(tmp_path / "other.json", training_chain(5))
@@ -139,9 +131,7 @@ def test_a_file_that_is_opened_takes_the_place_of_a_profile(
     assert exploration.graph.n == training_chain(5).n and window.measuring.isHidden()
 
 
-def test_a_file_that_does_not_open_leaves_the_profile_alone(
-    window, qtbot, device: Device, tmp_path: Path
-) -> None:
+def test_a_file_that_does_not_open_leaves_the_profile_alone(window, qtbot, device, tmp_path) -> None:
     estimated(window, qtbot, device)
     (tmp_path / "bad.json").write_text("{}")
     window.open(str(tmp_path / "bad.json"))
@@ -151,10 +141,9 @@ def test_a_file_that_does_not_open_leaves_the_profile_alone(
     assert window.session.exploration.graph.base_cost == model(2.0).base_cost
 
 
-def test_a_file_that_is_being_read_counts_as_the_last_request(
-    window, qtbot, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_file_being_read_is_the_last_request(
+    window, exploration, qtbot, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exploration = window.session.exploration
     estimated(window, qtbot, device)
     write_graph(tmp_path / "other.json", training_chain(5))
     monkeypatch.setattr(opening, "LARGE_BYTES", 0)
@@ -167,13 +156,13 @@ def test_a_file_that_is_being_read_counts_as_the_last_request(
     assert exploration.graph.n == training_chain(5).n
 
 
-def test_a_second_profile_ends_the_first(window, qtbot, device: Device) -> None:
+def test_a_second_profile_ends_the_first(window, exploration, qtbot, device: Device) -> None:
     estimated(window, qtbot, device)
     window.open("resnet")
-    assert device.stops == 1 and not window.session.exploration.passing and window._start.isVisible()
-    with qtbot.waitSignal(window.session.exploration.passing_changed, timeout=20000):
+    assert device.stops == 1 and not exploration.passing and window._start.isVisible()
+    with qtbot.waitSignal(exploration.passing_changed, timeout=20000):
         device.says(ProfiledGraph, model(layers=5), estimated=True)
-    assert window.session.exploration.graph.n == model(layers=5).n
+    assert exploration.graph.n == model(layers=5).n
 
 
 def test_the_view_stays_when_measured_costs_arrive(window, qtbot, device: Device) -> None:
@@ -186,10 +175,8 @@ def test_the_view_stays_when_measured_costs_arrive(window, qtbot, device: Device
     assert (view.zoom_percent, view._offset) == (percent, offset)
 
 
-def test_estimates_that_are_replaced_are_not_listed_as_recent(
-    window, qtbot, device: Device, tmp_path: Path
-) -> None:
-    exploration, recent = window.session.exploration, Recent(tmp_path / "recent")
+def test_replaced_estimates_are_not_listed_as_recent(window, exploration, qtbot, device, tmp_path) -> None:
+    recent = Recent(tmp_path / "recent")
     recovery = Recovery(exploration, tmp_path / "sessions", recent=recent)
     estimated(window, qtbot, device)
     with qtbot.waitSignal(recovery.saved, timeout=20000):

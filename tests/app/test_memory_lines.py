@@ -4,10 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QSettings
 
 from app.models.exploration import Exploration
-from app.models.session import Session
 from app.presenters.lines_across import (
     DEVICE,
     FAR,
@@ -20,13 +18,11 @@ from app.presenters.lines_across import (
     spread,
     top_with,
 )
-from app.theme import CurrentTheme, ThemeChoice
-from app.views.window.main_window import MainWindow
 from checkmate.catalog.cards import common_cards
 from checkmate.ir.graph import Device
 from checkmate.ir.result import MeasuredSchedule
 from checkmate.memory.placement import place
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import new_window, training_chain
 
 pytestmark = [
     pytest.mark.heavy,
@@ -92,18 +88,15 @@ def test_a_far_line_does_not_squeeze_the_curve() -> None:
     assert top_with((), 5) == 5
 
 
-def test_lines_at_one_height_are_both_seen(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_lines_at_one_height_are_both_seen(window, qtbot, chain_open) -> None:
     curve = window.explorer.curve
     window.explorer.turns.finish()
     shown = window.session.exploration.shown
-    same = [
-        MemoryLine(kind, shown.peak_bytes // 2, "", "", "") for kind in (LineKind.REQUESTED, LineKind.BOUND)
-    ]
+    half, kinds = shown.peak_bytes // 2, (LineKind.REQUESTED, LineKind.BOUND)
+    same = [MemoryLine(kind, half, "", "", "") for kind in kinds]
     curve.edge_lines.show_lines(tuple(same), curve._size)
-    y = round(
-        curve.mapFromScene(curve.getPlotItem().vb.mapToScene(0, curve.edge_lines.height_of(same[0]))).y()
-    )
+    place = curve.getPlotItem().vb.mapToScene(0, curve.edge_lines.height_of(same[0]))
+    y = round(curve.mapFromScene(place).y())
     image = curve.grab().toImage()
     places = [(x, y + by) for x in range(60, image.width() - 20) for by in (-1, 0, 1)]
     seen = [image.pixelColor(*place).name() for place in places]
@@ -128,9 +121,8 @@ def test_words_cover_neither_each_other_nor_what_is_there() -> None:
     assert spread([(0, 40, 9, 50)], [(20, 0, 90, 99)], 0, 100) == [40]  # beside it, nothing is in the way
 
 
-def test_lines_are_chosen_in_the_menu_by_keys(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    explorer, exploration = window.explorer, window.session.exploration
+def test_lines_are_chosen_in_the_menu_by_keys(window, exploration, qtbot, chain_open) -> None:
+    explorer = window.explorer
     curve, lines = explorer.curve, explorer.lines
     assert not curve.edge_lines.lines  # there is no card yet
     window.activateWindow()
@@ -152,8 +144,7 @@ def test_lines_are_chosen_in_the_menu_by_keys(window, qtbot) -> None:
     assert exploration.least_possible == by_kind(curve.edge_lines.lines)[LineKind.BOUND].bytes
 
 
-def test_the_allocated_peak_is_placed_only_while_it_is_wanted(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_the_allocated_peak_is_placed_only_while_it_is_wanted(window, qtbot, chain_open) -> None:
     explorer = window.explorer
     assert not explorer.placing.client.process.running
     explorer.lines.choice.switch(LineKind.ALLOCATED)
@@ -167,8 +158,7 @@ def test_the_allocated_peak_is_placed_only_while_it_is_wanted(window, qtbot) -> 
     assert explorer.placing._wanted  # the addresses still want it
 
 
-def test_a_card_far_above_is_named_at_the_edge(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_a_card_far_above_is_named_at_the_edge(window, qtbot, chain_open) -> None:
     curve, choice = window.explorer.curve, window.explorer.lines.choice
     before = curve._top()
     choice.choose_card(str(8 * GIB))
@@ -180,17 +170,13 @@ def test_a_card_far_above_is_named_at_the_edge(window, qtbot) -> None:
     assert curve.edge_lines._said(line, above=True).startswith("↑ 8 GiB card: 5.25 GiB")
 
 
-def test_the_choice_is_there_in_the_next_window(qtbot, qapp, tmp_path) -> None:
-    settings = QSettings(str(tmp_path / "kept.ini"), QSettings.Format.IniFormat)
+def test_the_choice_is_there_in_the_next_window(qtbot, qapp, settings) -> None:
     for first in (True, False):
-        made = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-        qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
+        made = new_window(qtbot, settings=settings)
         choice = made.line_choice
         if first:
             choice.choose_card(str(24 * GIB))
             choice.want({LineKind.REQUESTED, LineKind.BOUND})
     assert choice.card == str(24 * GIB) and choice.wanted == {LineKind.REQUESTED, LineKind.BOUND}
     made.line_choice.want(())
-    other = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-    qtbot.addWidget(other, before_close_func=lambda w: w.session.close())
-    assert other.line_choice.wanted == frozenset()
+    assert new_window(qtbot, settings=settings).line_choice.wanted == frozenset()

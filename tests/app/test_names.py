@@ -52,13 +52,13 @@ def test_the_start_page_and_the_views(window, qtbot) -> None:
     window.explorer.shown_edits.toggle()
     window.explorer.span.toggle_addresses()
     assert nameless(window) == []
+    assert all(view.widget.accessibleName() for view in window.explorer.saver.views)
 
 
 @pytest.mark.parametrize(
     "command", ["file.settings", "file.profile", "help.keys", "help.doctor", "solve.cards"]
 )
-def test_the_dialogs(window, qtbot, command: str) -> None:
-    open_chain(window, qtbot)
+def test_the_dialogs(window, qtbot, command: str, chain_open) -> None:
     window.commands[command].trigger()
     opened = [one for one in QApplication.topLevelWidgets() if one.isVisible() and one is not window]
     assert opened and [fault for one in opened for fault in nameless(one)] == []
@@ -66,8 +66,7 @@ def test_the_dialogs(window, qtbot, command: str) -> None:
         one.close()
 
 
-def test_the_search(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_the_search(window, qtbot, chain_open) -> None:
     palette = window.open_palette()
     assert nameless(palette) == []
     palette.close()

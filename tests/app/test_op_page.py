@@ -40,9 +40,8 @@ def test_the_page_says_all_that_the_graph_says(window) -> None:
         assert ("workspace" in said) == (entry.workspace_bytes > 0)
         assert graph.device.name in said["device"] and "oneDNN" in said["device"]
         assert ("writes over" in said) == bool(entry.takes_over)
-        assert sorted(link.name for link in made(graph, op)) == sorted(
-            graph.values[value].name for value in entry.outputs
-        )
+        outputs = sorted(graph.values[value].name for value in entry.outputs)
+        assert sorted(link.name for link in made(graph, op)) == outputs
         for link in read(graph, op):
             value = next(value for value in graph.values if value.name == link.name)
             assert link.figure == format_bytes(value.bytes) and link.detail.startswith(value_words(value))
@@ -72,14 +71,11 @@ def test_what_is_not_known_is_left_out(window) -> None:
 
 
 @pytest.mark.qt_log_ignore("This plugin does not support")  # a floating panel, without a screen
-def test_links_lead_to_producers_and_readers_and_back(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_links_lead_to_producers_and_readers_and_back(window, qtbot, chain_open) -> None:
     graph, inspector = window.session.exploration.graph, window.explorer.inspector
     window.selection.select(5)
-    assert [text[1] for text in inspector.read.texts] == [
-        graph.values[value].name
-        for value in sorted(graph.ops[5].inputs, key=lambda v: -graph.values[v].bytes)
-    ]
+    inputs = sorted(graph.ops[5].inputs, key=lambda value: -graph.values[value].bytes)
+    assert [text[1] for text in inspector.read.texts] == [graph.values[value].name for value in inputs]
     first = inspector.read.links[0]
     window.explorer.area.docks["inspector"].setFloating(True)
     window.explorer.area.docks["inspector"].resize(380, 900)
@@ -211,9 +207,8 @@ def test_known_smaller_schedules_come_first_and_a_click_shows_them(window, qtbot
     inspector.memory.show_view(View.HELPS)
     qtbot.waitUntil(lambda: not inspector.hotspot.busy, timeout=20000)
     best = min((r for r in inspector.hotspot.remedies if r.steps is not None), key=lambda r: r.peak_bytes)
-    assert exploration.add(
-        best.steps, budget_bytes=exploration.plain.peak_bytes, solver="by hand", seconds=0.0
-    )
+    budget = exploration.plain.peak_bytes
+    assert exploration.add(best.steps, budget_bytes=budget, solver="by hand", seconds=0.0)
     exploration.show(exploration.plain)
     row = inspector.memory.rows[0]
     assert row.found is exploration.known[0] and "by hand" in row.detail

@@ -10,29 +10,25 @@ from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPushButton, QTre
 from app.actions import ACTIONS
 from app.bootstrap import explore
 from app.models.recovery import Recent
-from app.models.session import Session
-from app.theme import CurrentTheme, ThemeChoice
 from app.views.dialogs.model_dialog import ModelDialog
 from app.views.dialogs.settings_dialog import KeysDialog
 from app.views.window.main_window import MainWindow
 from checkmate.catalog.samples import find_sample
 from checkmate.errors import UnsafeModelError
 from checkmate.request import ModelRequest
-from tests.app.windows import button, open_chain
+from tests.app.windows import button, new_window
 
 pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("propagateSizeHints")]
 
 
 def profile_dialog(window: MainWindow, qtbot) -> ModelDialog:
-    qtbot.keyClick(
-        window, Qt.Key.Key_O, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
-    )
+    both = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+    qtbot.keyClick(window, Qt.Key.Key_O, both)
     return next(iter(window.findChildren(ModelDialog)))
 
 
 @pytest.fixture
 def asked(window, monkeypatch) -> list[ModelRequest]:
-    """Record what would be profiled."""
     found: list[ModelRequest] = []
     monkeypatch.setattr(window.session, "profile", found.append)
     return found
@@ -49,11 +45,8 @@ def test_a_model_is_profiled_as_the_dialog_says(window, qtbot, asked) -> None:
     dialog.device.setCurrentText("cpu")
     dialog.target.setCurrentIndex(dialog.target.findText("XLA", Qt.MatchFlag.MatchStartsWith))
     qtbot.keyClick(dialog.shape, Qt.Key.Key_Return)
-    assert asked == [
-        ModelRequest(
-            "lstm", 5, None, "sgd", (128, 64), "mixed_bfloat16", device="cpu", batch_chosen=True, target="xla"
-        )
-    ]
+    options = {"device": "cpu", "batch_chosen": True, "target": "xla"}
+    assert asked == [ModelRequest("lstm", 5, None, "sgd", (128, 64), "mixed_bfloat16", **options)]
     again = ModelDialog(asked[0])  # it comes back as it was asked for
     qtbot.addWidget(again)
     assert again.request().target == "xla"
@@ -90,9 +83,7 @@ def test_code_runs_only_after_a_question(window, qtbot, asked, monkeypatch, allo
 
 
 @pytest.mark.parametrize("typed", [None, 24])
-def test_only_a_batch_size_that_was_typed_is_held_against_an_example(
-    window, qtbot, asked, monkeypatch, typed: int | None
-) -> None:
+def test_only_a_typed_batch_size_is_held_against_an_example(window, qtbot, asked, monkeypatch, typed) -> None:
     monkeypatch.setattr(window, "_allows_code", lambda _: True)
     dialog = profile_dialog(window, qtbot)
     dialog.model.setCurrentText("train.py:make_step")
@@ -105,15 +96,13 @@ def test_only_a_batch_size_that_was_typed_is_held_against_an_example(
 
 @pytest.mark.parametrize("batch", [None, 24])
 def test_code_named_on_the_command_line_runs_without_a_question(qtbot, monkeypatch, batch) -> None:
-    window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), batch_size=batch)
-    qtbot.addWidget(window, before_close_func=lambda one: one.session.close())
+    window = new_window(qtbot, batch_size=batch)
     asked: list[ModelRequest] = []
     monkeypatch.setattr(window.session, "profile", asked.append)
     window.trust("train.py:make_step")
     window.open("train.py:make_step")
-    assert asked == [
-        ModelRequest("train.py:make_step", batch or 32, allow_code=True, batch_chosen=batch is not None)
-    ]
+    options = {"allow_code": True, "batch_chosen": batch is not None}
+    assert asked == [ModelRequest("train.py:make_step", batch or 32, **options)]
 
 
 def test_a_picture_of_what_would_run_code_needs_to_be_allowed(tmp_path: Path) -> None:
@@ -123,25 +112,22 @@ def test_a_picture_of_what_would_run_code_needs_to_be_allowed(tmp_path: Path) ->
         explore(f"{path}:make_step", screenshot=tmp_path / "out.png")
 
 
-def test_the_start_page_and_back(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    explorer, known = window.explorer, len(window.session.exploration.known)
+def test_the_start_page_and_back(window, exploration, qtbot, chain_open) -> None:
+    explorer, known = window.explorer, len(exploration.known)
     qtbot.keyClick(window, Qt.Key.Key_W, Qt.KeyboardModifier.ControlModifier)
     assert window._start.isVisible() and not explorer.isVisible()
     button(window._start, "Back to chain").click()
     qtbot.waitUntil(explorer.isVisible)
-    assert len(window.session.exploration.known) >= known
+    assert len(exploration.known) >= known
 
 
 def test_the_file_menu_lists_what_was_explored(qtbot, tmp_path: Path) -> None:
     recent = Recent(tmp_path / "recent")
-    window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), recent=recent)
-    qtbot.addWidget(window, before_close_func=lambda one: one.session.close())
+    window = new_window(qtbot, recent=recent)
     listed = next(entry.menu() for entry in window.menuBar().actions()[0].menu().actions() if entry.menu())
     listed.aboutToShow.emit()
-    assert [(entry.text(), entry.isEnabled()) for entry in listed.actions()] == [
-        ("Nothing was explored yet", False)
-    ]
+    (entry,) = listed.actions()
+    assert entry.text() == "Nothing was explored yet" and not entry.isEnabled()
     saved = tmp_path / "one.gz"
     saved.write_bytes(b"")
     recent.keep(saved, "net, batch 4")
@@ -150,7 +136,6 @@ def test_the_file_menu_lists_what_was_explored(qtbot, tmp_path: Path) -> None:
 
 
 def rows(dialog: KeysDialog) -> list[tuple[str, str]]:
-    """Return the rows that are shown."""
     tree = dialog.findChild(QTreeWidget)
     groups = [tree.topLevelItem(number) for number in range(tree.topLevelItemCount())]
     return [
@@ -161,8 +146,7 @@ def rows(dialog: KeysDialog) -> list[tuple[str, str]]:
     ]
 
 
-def test_the_space_bar_presses_the_button_that_has_the_focus(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_the_space_bar_presses_the_button_that_has_the_focus(window, qtbot, chain_open) -> None:
     with qtbot.waitActive(window):
         window.activateWindow()
     view = window.explorer.graph_view
@@ -178,8 +162,7 @@ def test_the_space_bar_presses_the_button_that_has_the_focus(window, qtbot) -> N
     window.playhead.play(False)
 
 
-def test_enter_presses_the_button_that_has_the_focus_once(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_enter_presses_the_button_that_has_the_focus_once(window, qtbot, chain_open) -> None:
     with qtbot.waitActive(window):
         window.activateWindow()
     pressed: list[str] = []
@@ -193,9 +176,8 @@ def test_enter_presses_the_button_that_has_the_focus_once(window, qtbot) -> None
                 one.setFocus()
                 qtbot.keyClick(one, Qt.Key.Key_Return)
                 qtbot.keyClick(one, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-                held = QKeyEvent(
-                    QEvent.Type.KeyPress, Qt.Key.Key_Return, Qt.KeyboardModifier.NoModifier, "", True
-                )
+                nothing = Qt.KeyboardModifier.NoModifier
+                held = QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_Return, nothing, "", True)
                 QApplication.sendEvent(one, held)
     assert sorted(pressed) == ["+", "A | B", "By step"]
     explorer.graph_view.setFocus()
@@ -203,19 +185,12 @@ def test_enter_presses_the_button_that_has_the_focus_once(window, qtbot) -> None
     assert len(pressed) == 3
 
 
-def test_a_frame_shows_that_keys_go_to_the_graph_or_to_a_list(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_a_frame_shows_that_keys_go_to_the_graph_or_to_a_list(window, qtbot, chain_open) -> None:
     with qtbot.waitActive(window):
         window.activateWindow()
     explorer = window.explorer
-    views = (
-        explorer.graph_view,
-        explorer.layers._list,
-        explorer.schedules._list,
-        explorer.area.docks["solving"],
-    )
-    for view in views:
-        taker = view.widget() if view is views[-1] else view
+    panel = explorer.area.docks["solving"].widget()
+    for taker in (explorer.graph_view, explorer.layers._list, explorer.schedules._list, panel):
         explorer.budget.setFocus()
         explorer.turns.finish()
         before = taker.grab().toImage()

@@ -19,30 +19,26 @@ from tests.app.windows import training_chain
 pytestmark = pytest.mark.heavy  # large graphs are opened and freed
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def everything_aside(monkeypatch):
     monkeypatch.setattr(opening, "LARGE_BYTES", 0)
 
 
-def test_the_last_file_asked_for_opens(window, qtbot, tmp_path: Path, everything_aside) -> None:
+def test_the_last_file_asked_for_opens(window, exploration, qtbot, tmp_path: Path) -> None:
     for layers in (30, 5, 12):
         write_graph(tmp_path / f"{layers}.json", training_chain(layers))
         window.open(str(tmp_path / f"{layers}.json"))
-    assert window.session.exploration.graph is None and "Reading" in window.statusBar().currentMessage()
+    assert exploration.graph is None and "Reading" in window.statusBar().currentMessage()
     opened = []
-    window.session.exploration.graph_changed.connect(
-        lambda: opened.append(window.session.exploration.graph.n)
-    )
-    qtbot.waitUntil(lambda: window.session.exploration.graph is not None, timeout=20000)
+    exploration.graph_changed.connect(lambda: opened.append(exploration.graph.n))
+    qtbot.waitUntil(lambda: exploration.graph is not None, timeout=20000)
     qtbot.wait(200)
     assert opened == [24]
-    qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60000)
+    qtbot.waitUntil(lambda: exploration.what_if.needed_bytes > 0, timeout=60000)
 
 
-def test_a_saved_exploration_opens_the_same_in_a_thread(
-    window, qtbot, tmp_path: Path, everything_aside
-) -> None:
-    exploration, path = window.session.exploration, tmp_path / "saved.exploration.json.gz"
+def test_a_saved_exploration_opens_the_same_in_a_thread(window, exploration, qtbot, tmp_path: Path) -> None:
+    path = tmp_path / "saved.exploration.json.gz"
     exploration.set_graph(training_chain())
     exploration.set_budget(int(exploration.plain.peak_bytes * 0.8))
     saved = facts(exploration)
@@ -53,7 +49,7 @@ def test_a_saved_exploration_opens_the_same_in_a_thread(
     assert facts(exploration)[0] == saved[0] and exploration.budget_bytes == saved[2]
 
 
-def test_a_broken_file_is_one_sentence_in_a_thread(window, qtbot, tmp_path: Path, everything_aside) -> None:
+def test_a_broken_file_is_one_sentence_in_a_thread(window, qtbot, tmp_path: Path) -> None:
     exploration, path = window.session.exploration, tmp_path / "broken.json"
     exploration.set_graph(training_chain())
     before = exploration.graph
@@ -63,7 +59,7 @@ def test_a_broken_file_is_one_sentence_in_a_thread(window, qtbot, tmp_path: Path
     assert str(path) in failure.args[0] and failure.args[1] and exploration.graph is before
 
 
-def test_a_window_closes_while_it_reads(window, qtbot, tmp_path: Path, everything_aside) -> None:
+def test_a_window_closes_while_it_reads(window, qtbot, tmp_path: Path) -> None:
     write_graph(tmp_path / "g.json", training_chain(200))
     window.open(str(tmp_path / "g.json"))
     window.close()
@@ -71,9 +67,7 @@ def test_a_window_closes_while_it_reads(window, qtbot, tmp_path: Path, everythin
     assert window.session.exploration.graph is None
 
 
-def test_the_earlier_exploration_is_freed_without_the_collector(
-    window, qtbot, tmp_path: Path, everything_aside
-) -> None:
+def test_the_earlier_exploration_is_freed_without_the_collector(window, qtbot, tmp_path: Path) -> None:
     before, frozen, first = [], [], gc.get_freeze_count()
     for layers in (30, 31, 32, 33, 34):
         write_graph(tmp_path / f"{layers}.json", training_chain(layers))
@@ -84,17 +78,15 @@ def test_the_earlier_exploration_is_freed_without_the_collector(
         window.session.constrain(Constraints(keep=(exploration.graph.values[3].name,)))
         qtbot.waitUntil(lambda: len(window.session.exploration.known) > 2, timeout=60000)
         exploration.show(exploration.known[0])
-        before.append(
-            [weakref.ref(part) for part in (exploration.what_if, exploration.graph, exploration.known[0])]
-        )
+        parts = exploration.what_if, exploration.graph, exploration.known[0]
+        before.append([weakref.ref(part) for part in parts])
+        del parts
         frozen.append(gc.get_freeze_count())
     assert all(count > first for count in frozen)
     assert [[part() is None for part in parts] for parts in before] == [[True] * 3] * 4 + [[False] * 3]
 
 
-def test_files_that_could_not_be_opened_are_freed(
-    window, qtbot, tmp_path: Path, everything_aside, monkeypatch
-) -> None:
+def test_files_that_could_not_be_opened_are_freed(window, qtbot, tmp_path: Path, monkeypatch) -> None:
     held = []
 
     class Large(dict):
@@ -115,7 +107,7 @@ def test_files_that_could_not_be_opened_are_freed(
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_a_closed_export_dialog_keeps_no_graph(window, qtbot, everything_aside, tmp_path: Path) -> None:
+def test_a_closed_export_dialog_keeps_no_graph(window, qtbot, tmp_path: Path) -> None:
     write_graph(tmp_path / "g.json", training_chain(9))
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
         window.open(str(tmp_path / "g.json"))

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, QSettings, QSize, Qt
-from PySide6.QtGui import QAction
 
-from app.models.session import Session
-from app.theme import CurrentTheme, ThemeChoice
 from app.views.common.panel import PanelDock
 from app.views.window.main_window import MainWindow
 from app.views.window.panel_area import PanelArea
-from tests.app.windows import open_chain
+from tests.app.windows import menu_action, new_window, open_chain
 
 pytestmark = [
     pytest.mark.heavy,
@@ -23,17 +19,9 @@ Windows = Callable[[tuple[int, int]], MainWindow]
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> QSettings:
-    return QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
-
-
-@pytest.fixture
 def windows(qtbot, settings: QSettings) -> Windows:
-    """Return what opens a window on a graph, at a size."""
-
     def make(size: tuple[int, int]) -> MainWindow:
-        window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-        qtbot.addWidget(window)
+        window = new_window(qtbot, settings=settings)
         window.resize(*size)
         window.show()
         open_chain(window, qtbot)
@@ -44,7 +32,6 @@ def windows(qtbot, settings: QSettings) -> Windows:
 
 
 def settle(qtbot) -> None:
-    """Let layouts that wait for the next turn be made."""
     qtbot.wait(60)
 
 
@@ -60,15 +47,6 @@ def near(found: dict[str, tuple[int, int]], wanted: dict[str, tuple[int, int]]) 
     """Return whether all sizes are the same, but for some pixels of height."""
     return all(
         found[name][0] == wide and abs(found[name][1] - high) < 30 for name, (wide, high) in wanted.items()
-    )
-
-
-def menu_action(window: MainWindow, words: str) -> QAction:
-    return next(
-        entry
-        for menu in window.menuBar().actions()
-        for entry in menu.menu().actions()
-        if entry.text() == words
     )
 
 
@@ -195,8 +173,7 @@ def test_a_damaged_arrangement_is_as_good_as_none(qtbot, windows: Windows, setti
 
 
 def test_a_first_window_fits_the_screen(qtbot, windows: Windows, settings: QSettings) -> None:
-    window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-    qtbot.addWidget(window)
+    window = new_window(qtbot, settings=settings)
     screen = window.screen().availableGeometry()
     window.place(screen.size() + QSize(400, 300))
     assert window.isMaximized()
@@ -206,12 +183,10 @@ def test_a_first_window_fits_the_screen(qtbot, windows: Windows, settings: QSett
 
 
 def test_a_window_has_the_size_that_it_had_last(qtbot, settings: QSettings) -> None:
-    first = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-    qtbot.addWidget(first)
+    first = new_window(qtbot, settings=settings)
     first.place(QSize(1000, 650), anew=True)
     first.show()
     first.close()
-    second = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-    qtbot.addWidget(second)
+    second = new_window(qtbot, settings=settings)
     second.place(QSize(1300, 900))
     assert second.size() == QSize(1000, 650)

@@ -13,14 +13,13 @@ from checkmate.errors import UnknownNameError
 from checkmate.formats.exploration import exploration_from_json, read_exploration, write_exploration
 from checkmate.solvers.constraints import Constraints, constrained
 from tests.app.test_whatif import KEEP_MORE, KEEP_ONE, NO_REPEATS, solved
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import training_chain
 
 # They make schedules dearer: 47 instead of 44 at four fifths of the memory.
 DEAR = Constraints(keep=("a2", "a5", "a8"))
 
 
 def proved_under(constraints: Constraints) -> tuple[Exploration, int, float]:
-    """Return an exploration with a bound proved under the constraints."""
     exploration = Exploration()
     exploration.set_graph(training_chain())
     budget, bound = int(exploration.plain.peak_bytes * 0.8), exploration.graph.base_cost * 1.2
@@ -30,11 +29,14 @@ def proved_under(constraints: Constraints) -> tuple[Exploration, int, float]:
     return exploration, budget, bound
 
 
-def reopened(exploration: Exploration, folder: Path) -> Exploration:
-    """Save the exploration, and return what a new window makes of it."""
+def saved_in(folder: Path, exploration: Exploration) -> Path:
     write_exploration(folder / "chain.json", exploration.saved())
+    return folder / "chain.json"
+
+
+def reopened(exploration: Exploration, folder: Path) -> Exploration:
     again = Exploration()
-    again.restore(read_exploration(folder / "chain.json"))
+    again.restore(read_exploration(saved_in(folder, exploration)))
     return again
 
 
@@ -130,16 +132,13 @@ def test_what_is_proved_without_constraints_is_written_once(tmp_path: Path) -> N
     for constraints in (KEEP_ONE, KEEP_MORE, NO_REPEATS):
         exploration.set_constraints(constraints)  # each takes the bound over
         assert exploration.frontier.bounds
-    path = tmp_path / "chain.json"
-    write_exploration(path, exploration.saved())
-    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored = json.loads(saved_in(tmp_path, exploration).read_text(encoding="utf-8"))
     assert len(stored["bounds"]) == 1 and "constrained_bounds" not in stored
 
 
 def test_a_bound_that_a_schedule_contradicts_is_not_used(tmp_path: Path) -> None:
     exploration, budget, bound = proved_under(KEEP_ONE)
-    path = tmp_path / "chain.json"
-    write_exploration(path, exploration.saved())
+    path = saved_in(tmp_path, exploration)
     data = json.loads(path.read_text(encoding="utf-8"))
     peak = exploration.plain.peak_bytes
     data["constrained_bounds"][0]["bounds"].append({"budget_bytes": peak, "lower_bound": bound})
@@ -149,31 +148,22 @@ def test_a_bound_that_a_schedule_contradicts_is_not_used(tmp_path: Path) -> None
     assert again.frontier.bound(budget) == bound
 
 
-def test_bounds_for_a_name_that_the_graph_lacks_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["constrained_bounds", "schedules"])
+def test_a_name_that_the_graph_lacks_is_refused(tmp_path: Path, field: str) -> None:
     exploration, _, _ = proved_under(KEEP_ONE)
-    path = tmp_path / "chain.json"
-    write_exploration(path, exploration.saved())
+    path = saved_in(tmp_path, exploration)
     data = json.loads(path.read_text(encoding="utf-8"))
-    data["constrained_bounds"][0]["constraints"]["keep"] = ["a99"]
-    with pytest.raises(UnknownNameError, match="a99"):
-        Exploration().restore(exploration_from_json(path, data))
-
-
-def test_schedules_for_a_name_that_the_graph_lacks_are_refused(tmp_path: Path) -> None:
-    exploration, _, _ = proved_under(KEEP_ONE)
-    path = tmp_path / "chain.json"
-    write_exploration(path, exploration.saved())
-    data = json.loads(path.read_text(encoding="utf-8"))
-    data["constrained_bounds"] = []
-    data["schedules"][0]["on_frontier_of"] = [{"keep": ["a99"]}]
+    if field == "schedules":
+        data["constrained_bounds"] = []
+        data["schedules"][0]["on_frontier_of"] = [{"keep": ["a99"]}]
+    else:
+        data["constrained_bounds"][0]["constraints"]["keep"] = ["a99"]
     with pytest.raises(UnknownNameError, match="a99"):
         Exploration().restore(exploration_from_json(path, data))
 
 
 @pytest.mark.heavy  # it solves in a process of its own
-def test_the_gap_is_the_same_in_a_window_that_opens_the_file(window, qtbot, tmp_path: Path) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_the_gap_is_the_same_after_opening(window, exploration, qtbot, tmp_path: Path, chain_open) -> None:
     solve = solved(window, qtbot, DEAR, 0.8)
     assert solve.status == "optimal"
     plain = exploration.unconstrained

@@ -15,8 +15,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
 from checkmate.memory.suggestions import recomputed
-from tests.app.test_compare import smaller
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import open_chain, smaller, training_chain
 
 BYTES = COLUMNS.index("Bytes")
 LEAST_NAME = 180  # pixels, in which names of 25 letters fit
@@ -43,9 +42,8 @@ def test_rows_are_those_of_a_replay_step_by_step() -> None:
         assert {row.value: row.steps for row in rows} == {value: entry[0] for value, entry in wanted.items()}
         for row in rows:
             assert row.byte_cost == pytest.approx(wanted[row.value][1])
-            touched = any(
-                row.value in (*graph.ops[op].inputs, *graph.ops[op].outputs) for op in steps[first : last + 1]
-            )
+            ops = [graph.ops[op] for op in steps[first : last + 1]]
+            touched = any(row.value in (*op.inputs, *op.outputs) for op in ops)
             assert row.waits is not touched
         assert sum(row.share for row in rows) == pytest.approx(1.0)
         assert [row.byte_cost for row in rows] == sorted((row.byte_cost for row in rows), reverse=True)
@@ -93,10 +91,8 @@ def test_names_keep_their_room_and_the_layers_can_be_widened(qtbot, table) -> No
     for width in (700, 1000):
         table.resize(width, table.height())
         qtbot.waitUntil(lambda: header.sectionSize(NAME) >= LEAST_NAME)
-    edge, before = (
-        header.sectionViewportPosition(LAYER) + header.sectionSize(LAYER),
-        header.sectionSize(LAYER),
-    )
+    before = header.sectionSize(LAYER)
+    edge = header.sectionViewportPosition(LAYER) + before
     qtbot.mousePress(header.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(edge - 1, 8))
     qtbot.mouseMove(header.viewport(), pos=QPoint(edge + 39, 8))
     qtbot.mouseRelease(header.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(edge + 39, 8))

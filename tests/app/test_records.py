@@ -4,18 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, QSettings, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication
 
-from app.models.session import Session
-from app.theme import DARK, LIGHT, CurrentTheme, ThemeChoice
 from app.views.dialogs.model_dialog import ModelDialog
 from app.views.dialogs.record_dialog import RecordDialog
 from app.views.window.main_window import MainWindow
 from checkmate.request import ModelRequest
 from checkmate.units import format_bytes
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import button, menu_action, new_window, training_chain
 
 DATA = Path(__file__).parents[1] / "unit" / "records" / "data"
 LOG, PROFILE = DATA / "oom_2_21.log", DATA / "step.xplane.pb"
@@ -23,16 +21,14 @@ pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("propagateSizeHints")
 
 
 def drop(window: MainWindow, path: Path) -> None:
-    """Drop a file onto the window, as a file manager does."""
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path))])
     nothing, button = Qt.KeyboardModifier.NoModifier, Qt.MouseButton.LeftButton
     enter = QDragEnterEvent(QPoint(300, 300), Qt.DropAction.CopyAction, data, button, nothing)
     QApplication.sendEvent(window, enter)
     assert enter.isAccepted()
-    QApplication.sendEvent(
-        window, QDropEvent(QPointF(300, 300), Qt.DropAction.CopyAction, data, button, nothing)
-    )
+    dropped = QDropEvent(QPointF(300, 300), Qt.DropAction.CopyAction, data, button, nothing)
+    QApplication.sendEvent(window, dropped)
 
 
 def opened(window: MainWindow, qtbot, path: Path) -> RecordDialog:
@@ -45,10 +41,8 @@ def opened(window: MainWindow, qtbot, path: Path) -> RecordDialog:
 
 def shown_rows(dialog: RecordDialog) -> list[list[str]]:
     model = dialog.table.model()
-    return [
-        [model.index(row, column).data() for column in range(model.columnCount())]
-        for row in range(model.rowCount())
-    ]
+    rows, columns = range(model.rowCount()), range(model.columnCount())
+    return [[model.index(row, column).data() for column in columns] for row in rows]
 
 
 def test_a_dropped_log_says_what_was_asked_for_and_what_was_in_use(window, qtbot) -> None:
@@ -79,7 +73,7 @@ def test_a_dropped_profile_lists_layers_and_sizes(window, qtbot) -> None:
     assert QGuiApplication.clipboard().text().startswith('"chunk, bytes","in use, bytes",share,chunks\n')
 
 
-def test_the_limit_becomes_the_budget_of_the_profiled_model(window, qtbot, monkeypatch) -> None:
+def test_the_limit_becomes_the_budget_of_the_profiled_model(window, exploration, qtbot, monkeypatch) -> None:
     asked: list[ModelRequest] = []
     monkeypatch.setattr(window.session, "profile", asked.append)  # it takes minutes
     dialog = opened(window, qtbot, LOG)
@@ -87,28 +81,25 @@ def test_the_limit_becomes_the_budget_of_the_profiled_model(window, qtbot, monke
     qtbot.mouseClick(dialog.profile, Qt.MouseButton.LeftButton)
     asking = window.findChild(ModelDialog)
     asking.model.setCurrentText("resnet")
-    start = next(button for button in asking.findChildren(QPushButton) if button.text() == "Profile")
-    qtbot.mouseClick(start, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(asking, "Profile"), Qt.MouseButton.LeftButton)
     assert [request.model for request in asked] == ["resnet"]
     qtbot.waitUntil(lambda: window.records.dialog is None, timeout=5000)  # it made way
     graph = replace(training_chain(), metadata={"request": asked[0].to_json()})
     window.session.use_graph(graph)
-    qtbot.waitUntil(lambda: window.session.exploration.budget_bytes == limit, timeout=10000)
+    qtbot.waitUntil(lambda: exploration.budget_bytes == limit, timeout=10000)
     window.session.use_graph(training_chain(6))  # the wish was for one model
     qtbot.wait(50)
-    assert window.session.exploration.budget_bytes != limit
+    assert exploration.budget_bytes != limit
 
 
-def test_the_limit_can_be_the_budget_of_the_open_graph(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_the_limit_can_be_the_budget_of_the_open_graph(window, qtbot, chain_open) -> None:
     dialog = opened(window, qtbot, LOG)
     assert dialog.use.text() == "Use it for chain" and dialog.use.isVisible()
     qtbot.mouseClick(dialog.use, Qt.MouseButton.LeftButton)
     assert window.session.exploration.budget_bytes == dialog.record.limit_bytes
 
 
-def test_a_file_without_an_error_is_said_in_the_window(window, qtbot, tmp_path: Path) -> None:
-    open_chain(window, qtbot)
+def test_a_file_without_an_error_is_said_in_the_window(window, qtbot, tmp_path: Path, chain_open) -> None:
     path = tmp_path / "train.log"
     path.write_text("Epoch 1/5\n")
     drop(window, path)
@@ -117,14 +108,11 @@ def test_a_file_without_an_error_is_said_in_the_window(window, qtbot, tmp_path: 
     assert window.findChild(RecordDialog) is None
 
 
-def test_what_was_read_is_among_the_recent_files(qtbot, tmp_path: Path) -> None:
-    settings = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
-    made = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-    qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
+def test_what_was_read_is_among_the_recent_files(qtbot, settings) -> None:
+    made = new_window(qtbot, settings=settings)
     made.show()
     opened(made, qtbot, LOG)
-    menus = [entry.menu() for entry in made.menuBar().actions()]
-    recent = next(a.menu() for menu in menus for a in menu.actions() if a.text() == "Open recent")
+    recent = menu_action(made, "Open recent").menu()
     recent.aboutToShow.emit()
     entry = next(action for action in recent.actions() if action.text() == LOG.name)
     made.records.dialog.close()
@@ -132,16 +120,3 @@ def test_what_was_read_is_among_the_recent_files(qtbot, tmp_path: Path) -> None:
     qtbot.waitUntil(
         lambda: made.records.dialog is not None and made.records.dialog.isVisible(), timeout=10000
     )
-
-
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-def test_the_parts_of_the_bar_stand_out_from_the_panel(theme) -> None:
-    from app.presenters.record_rows import asked_part, bar_parts
-    from checkmate.records.read import read_record
-    from tests.app.test_selection import contrast
-
-    record = read_record(LOG).records[0]
-    parts = [*bar_parts(record), asked_part(record)]
-    assert len(parts) > 2
-    for part in parts:
-        assert contrast(theme.tokens[part.role], theme.tokens["window"]) >= 3.0, part.words

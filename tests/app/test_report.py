@@ -21,8 +21,7 @@ from app.presenters.matrix_image import computed_image, held_image
 from app.presenters.report_page import MOST_STEPS, html_report, scrub_data
 from checkmate.catalog.bundled import resource
 from checkmate.units import format_bytes
-from tests.app.test_compare import smaller
-from tests.app.windows import training_chain
+from tests.app.windows import smaller, training_chain
 from tests.safety.test_names import NAMES, Tags, named
 
 WHEN = datetime(2026, 1, 2, 3, 4)
@@ -145,7 +144,6 @@ def script_explored() -> Exploration:
 
 @pytest.fixture
 def call(qapp, script_explored):
-    """Return what calls a function of the script with the page's own data."""
     engine = QJSEngine()
     assert not engine.evaluate(resource("report", "scrub.js").read_text("utf-8")).isError()
     text = html_report(script_explored.reported(), WHEN)
@@ -164,9 +162,8 @@ def call(qapp, script_explored):
 
 def test_bytes_are_written_as_on_the_rest_of_the_page(call) -> None:
     draw = random.Random(7)
-    sizes = [0, 1, 999, 1000, 1023, 12_845_056, 2**40 * 1500] + [
-        2**20 * quarter // 4 for quarter in range(400)
-    ]
+    sizes = [0, 1, 999, 1000, 1023, 12_845_056, 2**40 * 1500]
+    sizes += [2**20 * quarter // 4 for quarter in range(400)]
     sizes += [int(math.exp(draw.uniform(0, 32))) for _ in range(2000)]
     assert call(f"{sizes}.map(bytesText)") == [format_bytes(size) for size in sizes]
 
@@ -183,9 +180,8 @@ def test_every_step_says_what_the_timeline_says(call, script_explored) -> None:
         rows = call(f"alive(data, {step})")
         buffers = timeline.alive_at(step)
         assert rows[0]["bytes"] == timeline.fixed_bytes
-        assert sorted(
-            (row["name"], row["bytes"]) for row in rows[1:] if row["name"] != "workspace"
-        ) == sorted((graph.values[one.value].name, one.bytes) for one in buffers)
+        listed = sorted((row["name"], row["bytes"]) for row in rows[1:] if row["name"] != "workspace")
+        assert listed == sorted((graph.values[one.value].name, one.bytes) for one in buffers)
         assert [row["bytes"] for row in rows[1:]] == sorted((row["bytes"] for row in rows[1:]), reverse=True)
 
 
@@ -202,15 +198,10 @@ def test_every_cell_says_what_r_and_s_say(call, script_explored) -> None:
 
 def test_a_place_in_the_picture_is_a_step_and_back(call, script_explored) -> None:
     count = len(script_explored.shown.schedule.steps)
-    assert call(f"[...Array({count}).keys()].map((s) => stepAt(data, shareOf(data, s)))") == list(
-        range(count)
-    )
-    assert call("[stepAt(data, -1), stepAt(data, 0), stepAt(data, 1), stepAt(data, 2)]") == [
-        0,
-        0,
-        count - 1,
-        count - 1,
-    ]
+    found = call(f"[...Array({count}).keys()].map((s) => stepAt(data, shareOf(data, s)))")
+    assert found == list(range(count))
+    ends = call("[stepAt(data, -1), stepAt(data, 0), stepAt(data, 1), stepAt(data, 2)]")
+    assert ends == [0, 0, count - 1, count - 1]
 
 
 def test_names_from_a_file_cannot_leave_the_data() -> None:
@@ -219,9 +210,8 @@ def test_names_from_a_file_cannot_leave_the_data() -> None:
     graph = training_chain(5)
     name = "</script><script>alert('x')</script><!--"
     exploration = Exploration()
-    exploration.set_graph(
-        replace(graph, ops=tuple(replace(op, name=f"{name}{i}") for i, op in enumerate(graph.ops)))
-    )
+    ops = tuple(replace(op, name=f"{name}{i}") for i, op in enumerate(graph.ops))
+    exploration.set_graph(replace(graph, ops=ops))
     text = html_report(exploration.reported(), WHEN)
     assert text.count("<script") == text.count("</script>") == 2 and "alert('x')</script>" not in text
     written = re.search(r'id="scrub-data">(.*?)</script>', text, re.DOTALL)

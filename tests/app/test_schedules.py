@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -23,8 +22,7 @@ from app.state.solve import BudgetStanding
 from app.views.panels.bar_rows import DETAIL
 from checkmate import planning
 from checkmate.formats.exploration import read_exploration, write_exploration
-from tests.app.test_compare import smaller
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import enter_budget, open_chain, smaller, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own
 
@@ -42,14 +40,12 @@ def rows_of(window, group: RowGroup) -> list[ScheduleRow]:
 def filled(window, qtbot) -> None:
     """Wait until the work in the background has found something of each kind."""
     exploration = window.session.exploration
-    qtbot.waitUntil(
-        lambda: len(exploration.known) > 4 and len(exploration.what_if.baselines) > 0, timeout=PATIENCE_MS
-    )
+    what_if = exploration.what_if
+    qtbot.waitUntil(lambda: len(what_if.known) > 4 and len(what_if.baselines) > 0, timeout=PATIENCE_MS)
     stop(window, qtbot)
 
 
 def stop(window, qtbot) -> None:
-    """Switch the work in the background off, so that the list stands still."""
     row = panel_of(window).filling
     qtbot.mouseClick(row.switch, Qt.MouseButton.LeftButton, pos=QPoint(8, row.switch.height() // 2))
     assert not row.switch.isChecked()
@@ -57,7 +53,6 @@ def stop(window, qtbot) -> None:
 
 
 def named(window, qtbot, name: str) -> ScheduleRow:
-    """Type a name over that of the current schedule; return its row."""
     press(window, qtbot, Qt.Key.Key_F2)
     field = panel_of(window)._list.findChild(QLineEdit)
     qtbot.keyClicks(field, name)
@@ -67,13 +62,8 @@ def named(window, qtbot, name: str) -> ScheduleRow:
 
 
 def solve(window, qtbot, text: str) -> None:
-    """Type a budget, and wait for the end of its solve."""
-    field = window.explorer.budget._entry
-    field.setFocus()
-    field.selectAll()
     with qtbot.waitSignal(window.session.settled, timeout=PATIENCE_MS):
-        qtbot.keyClicks(field, text)
-        qtbot.keyClick(field, Qt.Key.Key_Return)
+        enter_budget(window, qtbot, text)
     qtbot.waitUntil(lambda: not panel_of(window)._soon.isActive(), timeout=PATIENCE_MS)
 
 
@@ -125,23 +115,21 @@ def test_what_is_filled_in_neither_hides_the_baselines_nor_changes_what_is_shown
     assert not tree.head(RowGroup.FRONTIER).isExpanded() and tree.head(RowGroup.BASELINES).isExpanded()
 
 
-def test_a_better_schedule_is_offered_and_a_click_shows_it(window, qtbot) -> None:
+def test_a_better_schedule_is_offered_and_a_click_shows_it(window, exploration, qtbot) -> None:
     open_unet(window, qtbot)
     filled(window, qtbot)
-    exploration, link = window.session.exploration, panel_of(window).better
+    link = panel_of(window).better
     assert link.isVisible() and link.text().startswith("Better: ")
     qtbot.mouseClick(link, Qt.MouseButton.LeftButton)
     assert exploration.shown is exploration.best_for(exploration.budget_bytes)
     assert not link.isVisible()
 
 
-def test_a_cheaper_one_found_for_another_budget_is_said(window, qtbot) -> None:
-    exploration = window.session.exploration
+def test_a_cheaper_one_found_for_another_budget_is_said(window, exploration, qtbot) -> None:
     exploration.set_graph(training_chain())  # without a solver process, so that nothing else happens
     budget = int(0.8 * exploration.plain.peak_bytes)
-    dear, good = (
-        planning.solve(exploration.graph, int(part * exploration.plain.peak_bytes)) for part in (0.6, 0.8)
-    )
+    peak = exploration.plain.peak_bytes
+    dear, good = (planning.solve(exploration.graph, int(part * peak)) for part in (0.6, 0.8))
     exploration.set_budget(budget)
     for result, asked in ((dear, True), (good, False)):
         found = {"budget_bytes": result.budget_bytes, "solver": result.solver, "seconds": 0.0}
@@ -153,11 +141,9 @@ def test_a_cheaper_one_found_for_another_budget_is_said(window, qtbot) -> None:
     assert exploration.shown.cost == good.cost and exploration.standing.fit is BudgetStanding.BEST
 
 
-def test_what_was_asked_for_is_mine_under_its_budget_and_cost(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_what_was_asked_for_is_mine_under_its_budget_and_cost(window, exploration, qtbot, chain_open) -> None:
     solve(window, qtbot, "80%")
     solve(window, qtbot, "70%")
-    exploration = window.session.exploration
     mine = rows_of(window, RowGroup.MINE)
     assert [row.name.split(" · ")[0] for row in mine] == ["80\u00a0%", "70\u00a0%"]
     assert all(row.name.endswith(f"· {cost_text(row.found.overhead)}") for row in mine)
@@ -166,8 +152,7 @@ def test_what_was_asked_for_is_mine_under_its_budget_and_cost(window, qtbot) -> 
     assert len(rows_of(window, RowGroup.MINE)) == 2, "the same question has one row"
 
 
-def test_what_the_slider_only_passed_is_not_listed(window, qtbot) -> None:
-    exploration = window.session.exploration
+def test_what_the_slider_only_passed_is_not_listed(window, exploration, qtbot) -> None:
     exploration.set_graph(training_chain())
     peak = exploration.plain.peak_bytes
     exploration.set_budget(peak + 1)
@@ -193,18 +178,15 @@ def test_rows_that_are_gone_are_freed(window) -> None:
     assert len(set(counts)) == 1
 
 
-def test_a_schedule_that_was_clicked_stays_while_others_are_found(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_a_clicked_schedule_stays_while_others_are_found(window, exploration, qtbot, chain_open) -> None:
     solve(window, qtbot, "70%")
-    exploration = window.session.exploration
     click(window, qtbot, rows_of(window, RowGroup.BASELINES)[0])
     assert exploration.shown is exploration.plain
     filled(window, qtbot)
     assert exploration.shown is exploration.plain
 
 
-def test_groups_fold_and_a_folded_one_says_what_of_it_is_on_screen(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_groups_fold_and_a_folded_one_says_what_of_it_is_on_screen(window, qtbot, chain_open) -> None:
     filled(window, qtbot)
     tree = panel_of(window)._list
     head = tree.head(RowGroup.FRONTIER)
@@ -221,8 +203,7 @@ def test_groups_fold_and_a_folded_one_says_what_of_it_is_on_screen(window, qtbot
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")  # the plugin without a screen, of any dialog of fixed size
-def test_pin_rename_note_and_delete_by_keyboard_and_undo_each(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_pin_rename_note_and_delete_by_keyboard_and_undo_each(window, qtbot, chain_open) -> None:
     solve(window, qtbot, "80%")
     solve(window, qtbot, "70%")
     smaller = rows_of(window, RowGroup.MINE)[1]
@@ -251,10 +232,8 @@ def test_pin_rename_note_and_delete_by_keyboard_and_undo_each(window, qtbot) -> 
     assert rows_of(window, RowGroup.MINE)[1].name == smaller.name
 
 
-def test_a_removed_schedule_stays_known(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_a_removed_schedule_stays_known(window, exploration, qtbot, chain_open) -> None:
     solve(window, qtbot, "70%")
-    exploration = window.session.exploration
     before = [one.peak_bytes for one in exploration.known]
     click(window, qtbot, rows_of(window, RowGroup.MINE)[0])
     press(window, qtbot, Qt.Key.Key_Delete)
@@ -263,9 +242,7 @@ def test_a_removed_schedule_stays_known(window, qtbot) -> None:
     assert exploration.shown.key in {row.found.key for row in rows_of(window, RowGroup.FRONTIER)}
 
 
-def test_typing_a_name_is_not_disturbed_by_what_is_found(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_typing_a_name_is_not_disturbed_by_what_is_found(window, exploration, qtbot, chain_open) -> None:
     solve(window, qtbot, "70%")
     click(window, qtbot, rows_of(window, RowGroup.MINE)[0])
     press(window, qtbot, Qt.Key.Key_F2)
@@ -279,9 +256,9 @@ def test_typing_a_name_is_not_disturbed_by_what_is_found(window, qtbot) -> None:
     qtbot.waitUntil(lambda: rows_of(window, RowGroup.MINE)[0].name == "half a name", timeout=PATIENCE_MS)
 
 
-def test_the_switch_stops_the_work_and_lets_it_go_on(window, qtbot) -> None:
+def test_the_switch_stops_the_work_and_lets_it_go_on(window, exploration, qtbot) -> None:
     open_chain(window, qtbot, 40)
-    exploration, row = window.session.exploration, panel_of(window).filling
+    row = panel_of(window).filling
     qtbot.waitUntil(lambda: "working" in row.sign.whole, timeout=PATIENCE_MS)
     qtbot.mouseClick(row.switch, Qt.MouseButton.LeftButton, pos=QPoint(8, row.switch.height() // 2))
     assert "off" in row.sign.whole and not window.commands["solve.fill"].isChecked()
@@ -298,13 +275,11 @@ def test_the_switch_stops_the_work_and_lets_it_go_on(window, qtbot) -> None:
     )
 
 
-def test_the_list_is_saved_and_older_files_still_open(window, qtbot, tmp_path: Path) -> None:
-    open_chain(window, qtbot)
+def test_the_list_is_saved_and_older_files_open(window, exploration, qtbot, tmp_path, chain_open) -> None:
     solve(window, qtbot, "70%")
     filled(window, qtbot)
     click(window, qtbot, rows_of(window, RowGroup.MINE)[0])
     named(window, qtbot, "mine")
-    exploration = window.session.exploration
     path = tmp_path / "e.json"
     write_exploration(path, exploration.saved())
     again = Exploration()
@@ -323,17 +298,15 @@ def test_the_list_is_saved_and_older_files_still_open(window, qtbot, tmp_path: P
     assert [one.key for one in old.known] == [one.key for one in exploration.known]
 
 
-def test_no_row_moves_while_the_hand_aims(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_no_row_moves_while_the_hand_aims(window, exploration, qtbot, chain_open) -> None:
     filled(window, qtbot)
-    listed, exploration = panel_of(window)._list, window.session.exploration
+    listed = panel_of(window)._list
     at = listed.visualItemRect(listed.item(exploration.plain))
     qtbot.mouseMove(listed.viewport(), at.center() - QPoint(9, 0))
     qtbot.mouseMove(listed.viewport(), at.center())
     assert listed.aimed_at
-    other = next(
-        row.found for row in rows_of(window, RowGroup.FRONTIER) if row.found is not exploration.shown
-    )
+    frontier = [row.found for row in rows_of(window, RowGroup.FRONTIER)]
+    other = next(found for found in frontier if found is not exploration.shown)
     window.explorer.schedules._edits.pin(other)  # its row comes above
     assert listed.visualItemRect(listed.item(exploration.plain)) == at
     qtbot.mousePress(listed.viewport(), Qt.MouseButton.LeftButton, pos=at.center())

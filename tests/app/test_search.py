@@ -9,7 +9,7 @@ from app.presenters.wording import NameCut
 from app.views.panels.bar_rows import DETAIL, FIGURE
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from checkmate.units import format_bytes
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import training_chain
 
 pytestmark = pytest.mark.heavy  # many windows, a second each
 
@@ -51,7 +51,6 @@ def listed(window) -> list[str]:
 
 
 def typed(window, qtbot, text: str) -> list[str]:
-    """Type into the filter of the layers; return what is listed then."""
     field = window.explorer.layers._filter
     window.explorer.layers.focus_filter()
     qtbot.keyClick(field, Qt.Key.Key_Backspace)
@@ -59,8 +58,7 @@ def typed(window, qtbot, text: str) -> list[str]:
     return listed(window)
 
 
-def test_layers_are_sorted_by_size_or_stand_in_order(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_layers_are_sorted_by_size_or_stand_in_order(window, qtbot, chain_open) -> None:
     panel = window.explorer.layers
     rows = panel._list.model()
     sizes = [rows.index(row, 0).data(FIGURE) for row in range(rows.rowCount())]
@@ -70,7 +68,7 @@ def test_layers_are_sorted_by_size_or_stand_in_order(window, qtbot) -> None:
     assert listed(window) == [f"layer{i}" for i in range(12)] and panel.order.text() == "In order of the step"
 
 
-def test_the_filter_knows_sizes_phases_and_what_is_recomputed(window, qtbot) -> None:
+def test_the_filter_knows_sizes_phases_and_what_is_recomputed(window, exploration, qtbot) -> None:
     open_normed(window, qtbot)
     assert typed(window, qtbot, "size>12M") == [f"norm{i}" for i in (8, 7, 6)]
     assert typed(window, qtbot, "size>12M norm7") == ["norm7"]
@@ -80,7 +78,6 @@ def test_the_filter_knows_sizes_phases_and_what_is_recomputed(window, qtbot) -> 
     assert first.data(FIGURE) == "18.0 MiB" and "backward" in first.data(Qt.ItemDataRole.ToolTipRole)
     assert typed(window, qtbot, "recomputed") == []
     assert window.explorer.layers.said.text() == "No layer matches."
-    exploration = window.session.exploration
     plain = exploration.plain.schedule.steps.tolist()
     again = [*plain[:-1], 1, 3, 5, plain[-1]]
     exploration.show(exploration.what_if.listed(again, budget_bytes=2**40, solver="test", seconds=0.0))
@@ -99,8 +96,7 @@ def test_the_filter_says_what_it_does_not_understand(window, qtbot) -> None:
     assert said.isVisible() and "“big” is no size" in said.text()
 
 
-def test_a_click_selects_the_largest_op_and_enter_zooms_to_it(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_a_click_selects_the_largest_op_and_enter_zooms_to_it(window, qtbot, chain_open) -> None:
     typed(window, qtbot, "layer10")
     panel, graph, view = window.explorer.layers, window.session.exploration.graph, window.explorer.graph_view
     qtbot.keyClick(panel._filter, Qt.Key.Key_Return)

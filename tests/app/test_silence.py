@@ -42,7 +42,6 @@ time.sleep(60)
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return a function that makes a module of some code."""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
 
     def make(code: str) -> str:
@@ -74,9 +73,7 @@ def test_a_process_that_does_not_answer_is_ended_and_reported(qtbot, module) -> 
     worker.close()
 
 
-def test_a_process_that_computes_is_waited_for_and_then_ended(
-    qtbot, module, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_computes_is_waited_for_and_then_ended(qtbot, module, monkeypatch) -> None:
     monkeypatch.setattr(process, "_LOOK_S", 0.5)
     worker = WorkerProcess("odd", module(BUSY))
     worker.start()
@@ -162,9 +159,7 @@ def test_one_lost_check_of_several_is_noticed(qtbot, module, exploration, monkey
 
 
 @pytest.mark.parametrize("answer", [None, b"", bytes(7), bytes(32)], ids=["none", "empty", "cut", "other"])
-def test_a_placement_that_never_comes_or_is_none_is_a_problem(
-    qtbot, module, exploration, monkeypatch, answer: bytes | None
-) -> None:
+def test_a_placement_that_is_none_is_a_problem(qtbot, module, exploration, monkeypatch, answer) -> None:
     monkeypatch.setattr(clients, "SILENT_S", 0.1 if answer is None else 60.0)
     places = Placing(exploration)
     places.client.process._module = module(SILENT)
@@ -201,7 +196,7 @@ def test_a_trace_at_another_size_that_is_never_answered_fails(qtbot, module) -> 
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_a_film_whose_end_is_lost_says_what_became_of_the_file(
+def test_a_lost_film_says_what_became_of_the_file(
     qtbot, module, exploration, monkeypatch, tmp_path: Path, written: bool
 ) -> None:
     monkeypatch.setattr(film, "SILENT_S", 0.3)

@@ -16,28 +16,21 @@ from checkmate.largest.reach import InputLevels
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.check import check
 from checkmate.request import ModelRequest
-from tests.app.windows import training_chain
+from tests.app.windows import at_four, training_chain
 
 PATIENCE_MS = 60_000
 
 
-def at_four(**more):
-    """Return a chain whose sizes are those of batch 4."""
-    return dataclasses.replace(training_chain(), batch_size=4, **more)
-
-
 @pytest.fixture
-def row(window, qtbot):
-    """Return the row for a chain at batch 4, once some schedules are known."""
+def row(window, exploration, qtbot):
     window.session.use_graph(at_four())
-    row, exploration = window.explorer.batch, window.session.exploration
+    row = window.explorer.batch
     qtbot.waitUntil(lambda: row.isEnabled() and len(exploration.known) > 3, timeout=PATIENCE_MS)
     assert row.isVisible()
     return row
 
 
 def explored(window, qtbot, batch: int) -> None:
-    """Wait until the graph is explored at this batch."""
     qtbot.waitUntil(lambda: window.session.exploration.graph.batch_size == batch, timeout=PATIENCE_MS)
 
 
@@ -65,8 +58,7 @@ def test_another_batch_is_said_at_once_and_then_explored_within_the_same_budget(
 
 
 @pytest.mark.heavy
-def test_one_click_leads_back_to_all_that_was_known(window, qtbot, row) -> None:
-    exploration = window.session.exploration
+def test_one_click_leads_back_to_all_that_was_known(window, exploration, qtbot, row) -> None:
     exploration.set_budget(int(0.8 * exploration.plain.peak_bytes))
     own, budget, known = exploration.graph, exploration.budget_bytes, len(exploration.known)
     row.spin.setValue(7)
@@ -81,8 +73,7 @@ def test_one_click_leads_back_to_all_that_was_known(window, qtbot, row) -> None:
 
 
 @pytest.mark.heavy
-def test_a_budget_holds_for_all_batches_and_constraints_stay(window, qtbot, row) -> None:
-    exploration = window.session.exploration
+def test_a_budget_holds_for_all_batches_and_constraints_stay(window, exploration, qtbot, row) -> None:
     window.selection.select(2)
     window.what_ifs.switch(ConstraintKind.KEEP)
     constraints, plain = exploration.constraints, exploration.plain.peak_bytes
@@ -96,8 +87,8 @@ def test_a_budget_holds_for_all_batches_and_constraints_stay(window, qtbot, row)
 
 
 @pytest.mark.heavy
-def test_the_slider_goes_past_the_batch_that_fits(window, qtbot, row) -> None:
-    exploration, reach = window.session.exploration, window.batch_scale.reach
+def test_the_slider_goes_past_the_batch_that_fits(window, exploration, qtbot, row) -> None:
+    reach = window.batch_scale.reach
     budget = exploration.budget_bytes
     fits = reach.fits(budget)
     assert reach.kept(budget) == 4 <= fits < row.slider.maximum()
@@ -127,8 +118,7 @@ def test_without_a_batch_there_is_no_slider(window, qtbot) -> None:
 
 
 @pytest.mark.heavy
-def test_what_is_scaled_from_a_scaled_graph_leads_back_to_the_first(window, qtbot, row) -> None:
-    exploration = window.session.exploration
+def test_what_is_scaled_from_a_scaled_graph_leads_back_to_the_first(window, exploration, qtbot, row) -> None:
     own = exploration.graph
     row.spin.setValue(8)
     explored(window, qtbot, 8)
@@ -198,7 +188,6 @@ def prepared(window, qtbot, scale: InputScale):
 
 
 def input_explored(window, qtbot, level: int) -> None:
-    """Wait until the model is explored at this level."""
     shape = list(LEVELS.at(level))
     exploration = window.session.exploration
     qtbot.waitUntil(
@@ -218,8 +207,7 @@ def test_nothing_is_traced_until_somebody_asks(window, qtbot, scale) -> None:
 
 
 @pytest.mark.heavy
-def test_another_size_is_said_at_once_and_then_traced_and_explored(window, qtbot, scale) -> None:
-    exploration = window.session.exploration
+def test_another_size_is_said_at_once_and_then_traced_and_explored(window, exploration, qtbot, scale) -> None:
     row = prepared(window, qtbot, scale)
     own, budget = exploration.graph, exploration.plain.peak_bytes
     qtbot.waitUntil(lambda: len(exploration.known) > 2, timeout=PATIENCE_MS)
@@ -240,10 +228,10 @@ def test_another_size_is_said_at_once_and_then_traced_and_explored(window, qtbot
     assert exploration.graph is own and not row.back.isVisible() and row.slider.value() == 4
 
 
-def test_what_cannot_be_traced_is_said(window, qtbot, scale) -> None:
+def test_what_cannot_be_traced_is_said(window, exploration, qtbot, scale) -> None:
     row = prepared(window, qtbot, scale)
-    own = window.session.exploration.graph
+    own = exploration.graph
     scale._tracer.refusal = "the input is too small"
     row.slider.setValue(1)
     qtbot.waitUntil(lambda: row.words.whole == "the input is too small", timeout=PATIENCE_MS)
-    assert window.session.exploration.graph is own
+    assert exploration.graph is own

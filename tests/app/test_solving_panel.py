@@ -42,8 +42,8 @@ def test_the_panel_shows_the_progress(window, qtbot) -> None:
     assert window.statusBar().currentMessage() == "Compiled the search, once for this machine, in 12 s."
 
 
-def test_a_running_solve_shows_it_beside_its_best_schedule(window, qtbot) -> None:
-    exploration, solving = window.session.exploration, window.session.solving
+def test_a_running_solve_shows_it_beside_its_best_schedule(window, exploration, qtbot) -> None:
+    solving = window.session.solving
     exploration.set_graph(training_chain(6))  # without a solver process, so that nothing else happens
     exploration.begin_solve(1)
     solving._on_received(Preparing(SENTENCE, False))

@@ -14,7 +14,7 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.units import format_bytes
 from checkmate.workers.window_messages import Preparing
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import enter_budget, open_chain, training_chain
 from tests.generated_graphs import training_dag
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own
@@ -22,17 +22,9 @@ pytestmark = pytest.mark.heavy  # each solves in a process of its own
 COMPILING = "compiling the search, once for this machine: 3 s"
 
 
-def enter(window, qtbot, text: str) -> None:
-    field = window.explorer.budget._entry
-    field.setFocus()
-    field.selectAll()
-    qtbot.keyClicks(field, text)
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-
-
 def solve(window, qtbot, text: str) -> None:
     with qtbot.waitSignal(window.session.settled, timeout=90000):
-        enter(window, qtbot, text)
+        enter_budget(window, qtbot, text)
 
 
 def button(window, text: str) -> QPushButton:
@@ -46,15 +38,14 @@ def plain(text: str) -> str:
 
 
 def said(window) -> tuple[str, str, str]:
-    """Return what three places say of the schedule on screen."""
+    """The words of the budget's head, the solving panel and the line above the graph."""
     explorer = window.explorer
     above_graph = "" if explorer.standing.isHidden() else explorer.standing.whole
     return explorer.budget._change.text(), explorer.solving._on_screen.text(), above_graph
 
 
-def test_the_budget_typed_again_brings_its_schedule_back(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration, panel = window.session.exploration, window.explorer.solving
+def test_the_budget_typed_again_brings_its_schedule_back(window, exploration, qtbot, chain_open) -> None:
+    panel = window.explorer.solving
     solve(window, qtbot, "70%")
     assert exploration.standing.fit is BudgetStanding.BEST and "step cost" in said(window)[0]
     field = window.explorer.budget._entry
@@ -71,9 +62,7 @@ def test_the_budget_typed_again_brings_its_schedule_back(window, qtbot) -> None:
     assert "step cost" in said(window)[0] and panel._on_screen.isHidden()
 
 
-def test_a_chosen_schedule_stays_until_the_way_back_is_taken(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_a_chosen_schedule_stays_until_the_way_back_is_taken(window, exploration, qtbot, chain_open) -> None:
     solve(window, qtbot, "70%")
     best, found = exploration.shown, len(exploration.known)
     exploration.show(exploration.plain)
@@ -90,9 +79,8 @@ def test_a_chosen_schedule_stays_until_the_way_back_is_taken(window, qtbot) -> N
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
-def test_a_schedule_that_does_not_fit_is_not_exported(window, qtbot) -> None:
+def test_a_schedule_that_does_not_fit_is_not_exported(window, exploration, qtbot) -> None:
     graph = replace(training_chain(12), metadata={"request": {"model": "chain"}})
-    exploration = window.session.exploration
     exploration.set_graph(graph)  # without a solver process
     export = window._export
     assert export.isEnabled()
@@ -121,8 +109,8 @@ def test_moving_the_slider_leaves_no_word_about_another_budget(window, qtbot) ->
     assert "Best known" in panel._details.text()
 
 
-def test_what_is_found_in_the_background_is_said_of_an_ended_solve(window, qtbot) -> None:
-    exploration, panel = window.session.exploration, window.explorer.solving
+def test_what_is_found_in_the_background_is_said_of_an_ended_solve(window, exploration, qtbot) -> None:
+    panel = window.explorer.solving
     exploration.set_graph(training_chain(12))
     budget = exploration.plain.peak_bytes * 8 // 10
     problem = Problem(exploration.graph, budget)
@@ -139,25 +127,23 @@ def test_what_is_found_in_the_background_is_said_of_an_ended_solve(window, qtbot
     assert exploration.shown.optimal and "optimal, proved" in panel._status.text()
 
 
-def test_the_first_solve_says_what_happens_and_what_is_on_screen(window, qtbot) -> None:
-    exploration, panel = window.session.exploration, window.explorer.solving
+def test_the_first_solve_says_what_happens_and_what_is_on_screen(window, exploration, qtbot) -> None:
+    panel = window.explorer.solving
     exploration.set_graph(training_chain(12))  # without a solver process, so that nothing else happens
     exploration.set_budget(exploration.plain.peak_bytes // 2)
     exploration.begin_solve(1)
     window.session.solving._on_received(Preparing(COMPILING, False))
     assert exploration.standing.fit is BudgetStanding.SOUGHT
     assert "no schedule known yet" in panel._status.text()
-    assert (
-        plain(panel._details.text()) == f"{COMPILING.capitalize()}. Until then, simple strategies are tried."
-    )
+    words = f"{COMPILING.capitalize()}. Until then, simple strategies are tried."
+    assert plain(panel._details.text()) == words
     head, below, above = said(window)
     assert "None known yet" in head and below.startswith("On screen: keep everything")
     assert "until one is known that fits" in below and "Over the budget" in above
 
 
-def test_infeasible_says_every_part_and_leads_out(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration, panel = window.session.exploration, window.explorer.solving
+def test_infeasible_says_every_part_and_leads_out(window, exploration, qtbot, chain_open) -> None:
+    panel = window.explorer.solving
     solve(window, qtbot, "5%")
     graph, need = exploration.graph, working_set_bound(exploration.graph)
     assert exploration.standing.fit is BudgetStanding.IMPOSSIBLE and exploration.shown is exploration.known[0]
@@ -171,9 +157,8 @@ def test_infeasible_says_every_part_and_leads_out(window, qtbot) -> None:
     assert exploration.budget_bytes == least and exploration.standing.fit is BudgetStanding.BEST
 
 
-def test_show_the_op_lists_its_need_value_by_value(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration, inspector = window.session.exploration, window.explorer.inspector
+def test_show_the_op_lists_its_need_value_by_value(window, exploration, qtbot, chain_open) -> None:
+    inspector = window.explorer.inspector
     solve(window, qtbot, "5%")
     tightest = exploration.solve.tightest
     qtbot.mouseClick(button(window, "Show the op"), Qt.MouseButton.LeftButton)
@@ -201,8 +186,8 @@ def _all_once(graph):
     return tuple(replace(op, recomputable=False) for op in graph.ops)
 
 
-def test_the_plot_of_an_aim_names_its_unit_and_always_has_a_figure(window) -> None:
-    exploration, solving = window.session.exploration, window.explorer.solving
+def test_the_plot_of_an_aim_names_its_unit_and_always_has_a_figure(window, exploration) -> None:
+    solving = window.explorer.solving
     exploration.set_graph(training_chain(12))
     exploration.set_aim(Aim(0.05))
     exploration.begin_solve(1)

@@ -32,13 +32,13 @@ def test_three_samples_say_what_they_show(window) -> None:
 
 
 @pytest.mark.parametrize("where", ["picture", "sentence", "name"])
-def test_a_click_anywhere_on_a_card_opens_its_graph(window, qtbot, where: str) -> None:
+def test_a_click_anywhere_on_a_card_opens_its_graph(window, exploration, qtbot, where: str) -> None:
     card = cards_of(window)[0]
     spot = {"picture": QPoint(60, 60), "sentence": QPoint(60, 140), "name": card.button.geometry().center()}
     widget = card.childAt(spot[where]) or card
-    with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
+    with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
         qtbot.mouseClick(widget, Qt.MouseButton.LeftButton, pos=widget.mapFrom(card, spot[where]))
-    assert window.session.exploration.graph.n == 280
+    assert exploration.graph.n == 280
 
 
 def test_the_pictures_have_both_curves_and_the_budget_in_each_theme(window) -> None:
@@ -46,10 +46,9 @@ def test_the_pictures_have_both_curves_and_the_budget_in_each_theme(window) -> N
         window.theme.now = theme
         for card in cards_of(window):
             image = card.grab().toImage()
-            seen = {
-                image.pixelColor(x, y).name() for x in range(image.width()) for y in range(image.height())
-            }
-            assert {theme.tokens["held"], theme.tokens["freed"], theme.tokens["accent"]} <= seen
+            across, down = range(image.width()), range(image.height())
+            seen = {image.pixelColor(x, y).name() for x in across for y in down}
+            assert {theme.tokens[role] for role in ("held", "freed", "accent")} <= seen
 
 
 def test_an_outline_keeps_the_peak_however_narrow() -> None:

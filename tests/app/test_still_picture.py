@@ -33,9 +33,7 @@ def pixels(paint, ratio: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("width", "most"), [(400, 1), (3000, 30)])
 @pytest.mark.parametrize("ratio", [1.0, 2.0])
-def test_a_dragged_picture_equals_the_drawing_and_is_seldom_redrawn(
-    qapp, width: int, most: int, ratio: float
-) -> None:
+def test_a_dragged_picture_equals_the_drawing_and_is_seldom_redrawn(qapp, width, most, ratio) -> None:
     still, whole, times = StillPicture(), QRectF(-5, -5, width * 10 / ratio, 500), []
     for step in range(100):
         offset = QPointF(30 - 11 * step, 20 - step % 40)

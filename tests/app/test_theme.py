@@ -1,29 +1,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QSettings, Qt
-from PySide6.QtGui import QGuiApplication, QImage
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from app.models.session import Session
 from app.presenters.bands import Grouping
 from app.state.constraint_targets import ConstraintKind
-from app.theme import DARK, LIGHT, CurrentTheme, ThemeChoice, apply_theme, color_application, load_fonts
+from app.theme import DARK, LIGHT, ThemeChoice, apply_theme, color_application, load_fonts
 from app.views.dialogs.settings_dialog import SettingsDialog
 from app.views.window.main_window import MainWindow
 from app.views.window.preferences import kept_theme
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import new_window, pixels, training_chain
 
 pytestmark = pytest.mark.heavy  # whole windows are drawn in both themes
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> QSettings:
-    return QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +29,7 @@ def light(qapp: QApplication) -> Iterator[None]:
 
 def opened(qtbot, choice: ThemeChoice, settings: QSettings | None = None) -> MainWindow:
     """Return a window that solves nothing by itself, so two look the same."""
-    window = MainWindow(Session(), CurrentTheme(choice), settings=settings)
-    qtbot.addWidget(window, before_close_func=lambda w: w.session.close())
+    window = new_window(qtbot, choice, settings=settings)
     window.session.exploration.listing.fill(False)
     window.resize(1400, 900)
     window.show()
@@ -54,13 +46,7 @@ def opened(qtbot, choice: ThemeChoice, settings: QSettings | None = None) -> Mai
     return window
 
 
-def pixels(window: MainWindow) -> np.ndarray:
-    image = window.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
-    return np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), image.width()).copy()
-
-
 def trigger(window: MainWindow, qtbot, words: str) -> None:
-    """Run a command by the search, as typed."""
     palette = window.open_palette()
     qtbot.keyClicks(palette.focusWidget(), words)
     qtbot.keyClick(palette.focusWidget(), Qt.Key.Key_Return)
@@ -91,9 +77,7 @@ def test_a_window_looks_as_one_that_was_opened_in_the_theme(qtbot, grouping: Gro
     assert (pixels(window) == light).all()
 
 
-def test_nothing_else_changes_with_the_theme(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_nothing_else_changes_with_the_theme(window, exploration, qtbot, chain_open) -> None:
     window.selection.select(4)
     window.what_ifs.switch(ConstraintKind.KEEP)
     window.explorer.area.toggle("layers")
@@ -121,8 +105,7 @@ def test_nothing_else_changes_with_the_theme(window, qtbot) -> None:
 
 def test_the_theme_is_there_again_in_the_next_window(qtbot, settings: QSettings) -> None:
     assert kept_theme(settings) is ThemeChoice.SYSTEM
-    window = MainWindow(Session(), CurrentTheme(kept_theme(settings)), settings=settings)
-    qtbot.addWidget(window)
+    window = new_window(qtbot, kept_theme(settings), settings=settings)
     window.commands["view.theme_dark"].trigger()
     window.close()
     settings.sync()
@@ -145,8 +128,7 @@ def test_the_system_decides_unless_a_theme_is_chosen(window, qtbot) -> None:
 
 @pytest.mark.qt_log_ignore("This plugin does not support")  # a dialog, without a screen
 def test_settings_apply_at_once_and_stay(qtbot, settings: QSettings) -> None:
-    window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-    qtbot.addWidget(window, before_close_func=lambda w: w.session.close())
+    window = new_window(qtbot, settings=settings)
     window.show()
     window.prepare()
     window.explorer.area.toggle("layers")
@@ -166,8 +148,7 @@ def test_settings_apply_at_once_and_stay(qtbot, settings: QSettings) -> None:
     qtbot.mouseClick(dialog.reset, Qt.MouseButton.LeftButton)
     assert window.explorer.area.is_open("layers")
     window.close()
-    other = MainWindow(Session(), CurrentTheme(kept_theme(settings)), settings=settings)
-    qtbot.addWidget(other)
+    other = new_window(qtbot, kept_theme(settings), settings=settings)
     assert other.theme.now is DARK and other.session.solving.seconds == 11
     assert not other.session.exploration.listing.fill_wanted
 
@@ -176,6 +157,5 @@ def test_settings_apply_at_once_and_stay(qtbot, settings: QSettings) -> None:
 def test_damaged_settings_are_not_used(qtbot, settings: QSettings, kept: str) -> None:
     settings.setValue("solving/seconds", kept)
     settings.setValue("solving/fill", kept)
-    window = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT), settings=settings)
-    qtbot.addWidget(window)
+    window = new_window(qtbot, settings=settings)
     assert 1 <= window.session.solving.seconds <= 60

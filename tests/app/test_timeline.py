@@ -36,7 +36,6 @@ def opened(window, qtbot, layers: int = 40):
 
 
 def drawn(window, qtbot) -> None:
-    """Wait until all views are painted."""
     explorer = window.explorer
     QApplication.processEvents()
     qtbot.waitUntil(lambda: not explorer.turns.waiting and not explorer.curve._later.isActive())
@@ -44,7 +43,6 @@ def drawn(window, qtbot) -> None:
 
 
 def on_curve(curve, step: float) -> QPoint:
-    """Return where a step is in the curve's view."""
     line = curve.cursor_line(step)
     return QPointF(line.x1(), line.center().y()).toPoint()
 
@@ -66,7 +64,6 @@ def turn(view, at: QPoint, notches: float, modifiers=Qt.KeyboardModifier.NoModif
 
 
 def drag(view, begin: QPoint, end: QPoint, modifiers=Qt.KeyboardModifier.NoModifier) -> None:
-    """Drag from one place of a view to another."""
     target = view.viewport() if hasattr(view, "viewport") else view
     QTest.mousePress(target, Qt.MouseButton.LeftButton, modifiers, begin)
     for share in (0.3, 0.7, 1.0):
@@ -116,9 +113,8 @@ def test_the_wheel_zooms_around_the_pointer_and_all_views_follow(window, qtbot) 
     assert abs(curve.step_at(QPointF(at)) - 60) <= 1  # what was under the pointer still is
     low, high = curve.getPlotItem().vb.viewRange()[0]
     assert (low + 0.5, high + 0.5) == pytest.approx((span.begin, span.end))
-    assert all(
-        matrix.grab().toImage() != old for matrix, old in zip(explorer.matrices, pictures, strict=True)
-    )
+    for matrix, old in zip(explorer.matrices, pictures, strict=True):
+        assert matrix.grab().toImage() != old
     for _ in range(12):
         turn(curve, at, -1)
     drawn(window, qtbot)
@@ -265,9 +261,9 @@ def test_another_schedule_keeps_the_stages_on_screen_and_another_graph_shows_all
     assert span.is_whole and span.count == 40
 
 
-def test_s_of_many_ops_shows_how_many_cells_are_held(window, qtbot) -> None:
-    """Test that S at a small budget is far paler than S of the plain step."""
-    exploration, s = window.session.exploration, window.explorer.matrices[1]
+def test_s_of_many_ops_shows_how_many_cells_are_held(window, exploration, qtbot) -> None:
+    """A pixel that stands for many cells is as dark as many of them are held."""
+    s = window.explorer.matrices[1]
     graph = training_dag(3, 500)
     exploration.set_graph(graph)
 
@@ -318,8 +314,8 @@ def test_a_scale_has_three_ticks_where_their_words_have_room(qapp, size: float) 
         assert sum(drawn) >= 3  # words beyond an end are not drawn
 
 
-def test_the_budgets_words_leave_room_for_those_of_a_peak_over_it(window) -> None:
-    exploration, curve = window.session.exploration, window.explorer.curve
+def test_the_budgets_words_leave_room_for_those_of_a_peak_over_it(window, exploration) -> None:
+    curve = window.explorer.curve
     exploration.set_graph(training_chain())
     assert curve._budget.label.anchors[0][1] == 1.0  # above the line
     exploration.set_budget(exploration.plain.peak_bytes // 2)
@@ -347,9 +343,8 @@ def test_the_legend_of_the_curve_has_lines_for_all_that_is_drawn(window, qtbot) 
     metrics = legend_metrics(QGuiApplication.font())
     lines = legend_lines(curve.legend_entries(), metrics, curve.legend.boundingRect().width())
     assert 1 < len(lines) <= 3 and curve.legend.boundingRect().height() == HEIGHT * len(lines)
-    assert sorted(entry.words for line in lines for entry in line) == sorted(
-        entry.words for entry in curve.legend_entries()
-    )
+    words = sorted(entry.words for line in lines for entry in line)
+    assert words == sorted(entry.words for entry in curve.legend_entries())
     image = curve.grab().toImage()
     colors = {image.pixelColor(x, y).name() for y in range(60) for x in range(image.width())}
     assert curve._theme.color("recomputed").name() in colors

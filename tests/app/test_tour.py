@@ -12,7 +12,6 @@ pytestmark = pytest.mark.heavy  # many windows, a second each
 
 
 def start(window, qtbot) -> None:
-    """Start the tour by its key, on an open graph."""
     open_chain(window, qtbot)
     window.activateWindow()
     qtbot.keyClick(window, Qt.Key.Key_F1, Qt.KeyboardModifier.ShiftModifier)
@@ -46,9 +45,8 @@ def test_the_tour_goes_to_every_panel_and_back(window, qtbot) -> None:
         card = place_in(window, window.tour.card)
         assert window.rect().contains(card)
         words = window.tour.card._words
-        lines = QFontMetrics(words.font()).boundingRect(
-            QRect(0, 0, words.width(), 1000), Qt.TextFlag.TextWordWrap, words.text()
-        )
+        room, wrapped = QRect(0, 0, words.width(), 1000), Qt.TextFlag.TextWordWrap
+        lines = QFontMetrics(words.font()).boundingRect(room, wrapped, words.text())
         assert 0 <= words.height() - lines.height() < 6
         for part in window.tour.card.findChildren(QWidget):
             assert part.isHidden() or card.contains(place_in(window, part))
@@ -75,9 +73,8 @@ def test_escape_leaves_the_tour_and_nothing_else(window, qtbot) -> None:
 
 
 @pytest.mark.heavy
-def test_panels_stay_in_use_and_the_first_stop_tries_a_budget(window, qtbot) -> None:
+def test_panels_stay_in_use_and_the_first_stop_tries_a_budget(window, exploration, qtbot) -> None:
     start(window, qtbot)
-    exploration = window.session.exploration
     window.tour.card.tried.click()
     qtbot.waitUntil(lambda: exploration.shown.schedule.recomputations > 0, timeout=60000)
     assert exploration.budget_bytes == int(0.6 * exploration.plain.peak_bytes)
@@ -90,8 +87,7 @@ def test_panels_stay_in_use_and_the_first_stop_tries_a_budget(window, qtbot) -> 
     assert exploration.budget_bytes == exploration.opened_at.budget_bytes and window.tour.at == 2
 
 
-def test_a_closed_panel_comes_back_for_its_stop_and_the_card_follows(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_a_closed_panel_comes_back_for_its_stop_and_the_card_follows(window, qtbot, chain_open) -> None:
     area = window.explorer.area
     area.toggle("timeline")
     assert not area.is_open("timeline")
@@ -105,9 +101,8 @@ def test_a_closed_panel_comes_back_for_its_stop_and_the_card_follows(window, qtb
     assert card != before and window.rect().contains(card)
 
 
-def test_it_starts_from_the_start_page_with_a_sample_and_never_by_itself(window, qtbot) -> None:
+def test_it_starts_from_the_start_page_with_a_sample_and_never_by_itself(window, exploration, qtbot) -> None:
     assert window._start.isVisible() and window.tour.at is None
-    exploration = window.session.exploration
     with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
         qtbot.mouseClick(window._start.tour, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: window.tour.at == 0, timeout=20000)

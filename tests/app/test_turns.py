@@ -113,8 +113,8 @@ def test_a_graph_is_prepared_before_its_page_is_painted(window, qtbot) -> None:
     assert painted == [False]
 
 
-def test_a_new_page_is_there_at_once(window, qtbot) -> None:
-    explorer, exploration = window.explorer, window.session.exploration
+def test_a_new_page_is_there_at_once(window, exploration, qtbot) -> None:
+    explorer = window.explorer
     docks = (explorer.area.docks["budget"], explorer.area.docks["schedules"])
     views = (explorer.graph_view, *explorer.matrices, explorer.curve, *docks)
     pages = explorer.parentWidget()
@@ -137,12 +137,10 @@ def test_a_new_page_is_there_at_once(window, qtbot) -> None:
 
 
 def _is_new(before: QImage, now: QImage, place: QRect) -> bool:
-    """Return whether something else than before is painted there."""
     return now.copy(place) != before.copy(place) and not _empty(now, place)
 
 
 def _pixels(window: QWidget) -> QImage:
-    """Return what the window has painted, without painting anything."""
     store = window.backingStore()
     store.beginPaint(QRegion())
     pixels = store.paintDevice().copy()
@@ -156,18 +154,10 @@ def _in_window(view: QWidget) -> QRect:
 
 def _empty(pixels: QImage, area: QRect) -> bool:
     """Return whether the middle of an area has one colour only."""
-    part = pixels.copy(
-        area.adjusted(
-            *(
-                round(share * side)
-                for share, side in zip((0.1, 0.1, -0.1, -0.1), (area.width(), area.height()) * 2, strict=True)
-            )
-        )
-    )
-    return (
-        part.isNull()
-        or len({part.pixel(x, y) for x in range(0, part.width(), 3) for y in range(part.height())}) < 2
-    )
+    across, down = round(0.1 * area.width()), round(0.1 * area.height())
+    part = pixels.copy(area.adjusted(across, down, -across, -down))
+    across, down = range(0, part.width(), 3), range(part.height())
+    return part.isNull() or len({part.pixel(x, y) for x in across for y in down}) < 2
 
 
 @pytest.mark.qt_log_ignore("propagateSizeHints")
@@ -182,8 +172,7 @@ def test_all_views_are_painted_however_often_they_change(views, qtbot) -> None:
     assert turns.waiting == 0
 
 
-def test_the_window_saves_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> None:
-    open_chain(window, qtbot)
+def test_the_window_saves_pictures_of_what_is_drawn(window, qtbot, tmp_path, chain_open) -> None:
     explorer = window.explorer
     qtbot.waitUntil(lambda: explorer.turns.waiting == 0)
     view = next(view for view in explorer.saver.views if view.name == "Memory curve")
@@ -195,9 +184,9 @@ def test_the_window_saves_pictures_of_what_is_drawn(window, qtbot, tmp_path) -> 
     assert QApplication.clipboard().image() == whole and explorer.turns.waiting == 0
 
 
-def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkeypatch) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_a_large_schedule_is_prepared_before_it_is_shown(
+    window, exploration, qtbot, monkeypatch, chain_open
+) -> None:
     monkeypatch.setattr(listing, "_AT_ONCE", 0)
     threads, known = set(), []
     prepare = ListedSchedule.prepare
@@ -214,9 +203,9 @@ def test_a_large_schedule_is_worked_out_before_it_is_shown(window, qtbot, monkey
     assert threads and threading.get_ident() not in threads
 
 
-def test_a_schedule_chosen_by_hand_is_not_replaced_by_a_pending_one(window, qtbot, monkeypatch) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_a_pending_schedule_does_not_replace_a_chosen_one(
+    window, exploration, qtbot, monkeypatch, chain_open
+) -> None:
     window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.7))
     window.session.solve(1.0)
     qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)
@@ -237,10 +226,10 @@ def test_a_schedule_chosen_by_hand_is_not_replaced_by_a_pending_one(window, qtbo
     assert exploration.shown is best
 
 
-def test_the_curve_has_as_many_columns_as_it_has_room_for(window, qtbot) -> None:
-    with qtbot.waitSignal(window.session.exploration.known_changed, timeout=20000):
+def test_the_curve_has_as_many_columns_as_it_has_room_for(window, exploration, qtbot) -> None:
+    with qtbot.waitSignal(exploration.known_changed, timeout=20000):
         window.session.use_graph(training_chain(600))
-    curve, shown = window.explorer.curve, window.session.exploration.shown
+    curve, shown = window.explorer.curve, exploration.shown
     columns = []
     for width in (240, 500):
         curve.resize(width, 200)

@@ -19,34 +19,20 @@ from app.presenters.search import COMMAND, PaletteEntry, search
 from app.views.common.view_saver import PICTURE_SCALE
 from checkmate.cli.main import main
 from checkmate.formats.graph import write_graph
-from tests.app.test_compare import smaller
-from tests.app.windows import training_chain
+from tests.app.windows import smaller, training_chain
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two
 
-NAMES = [
-    "Layers",
-    "Schedules",
-    "Training graph",
-    "Memory curve",
-    "R",
-    "S",
-    "Frontier",
-    "Solving",
-    "Memory now",
-]
+NAMES = ["Layers", "Schedules", "Training graph", "Memory curve", "R", "S"]
+NAMES += ["Frontier", "Solving", "Memory now"]
 
 
 @pytest.fixture
-def explored(window):
-    """Make a window with a smaller schedule and no solver process."""
-    window.session.exploration.set_graph(training_chain())
-    smaller(window.session.exploration)
-    window.session.exploration.set_budget(window.session.exploration.shown.peak_bytes)
-    window.explorer.transport.go_to_peak()
-    window.session.exploration.begin_solve(1)
-    window.session.exploration.solve.best.append((0.5, 40.0))
-    return window
+def explored(explored, exploration):
+    explored.explorer.transport.go_to_peak()
+    exploration.begin_solve(1)
+    exploration.solve.best.append((0.5, 40.0))
+    return explored
 
 
 def read(text: str) -> list[dict[str, str]]:
@@ -98,10 +84,8 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
     ops = tables.ops_table(shown).rows
     assert sum(row[7] for row in ops) == len(shown.schedule.steps)
     assert all(shown.schedule.steps[row[8] - 1] == row[0] for row in ops)
-    cells, column = (
-        np.zeros_like(shown.matrices.S),
-        {op: i for i, op in enumerate(shown.matrices.order.tolist())},
-    )
+    cells = np.zeros_like(shown.matrices.S)
+    column = {op: i for i, op in enumerate(shown.matrices.order.tolist())}
     for op, _, begin, end in tables.held_table(shown).rows:
         cells[begin - 1 : end, column[op]] = True
     assert np.array_equal(cells, shown.matrices.S)
@@ -110,9 +94,8 @@ def test_tables_say_what_the_schedule_says(explored) -> None:
     assert sum(row[1] + row[2] for row in layers) == graph.n
     assert sum(row[5] for row in layers) == pytest.approx(graph.base_cost)
     frontier = tables.frontier_table(exploration.known, exploration.frontier).rows
-    assert [row[0] for row in frontier if row[1] == "schedule"] == [
-        found.peak_bytes for found in exploration.known
-    ]
+    peaks = [row[0] for row in frontier if row[1] == "schedule"]
+    assert peaks == [found.peak_bytes for found in exploration.known]
     now = tables.moment_table(explored.explorer.inspector.hotspot.now).rows
     assert sum(row[1] for row in now) == shown.peak_bytes
 
@@ -124,11 +107,8 @@ def entries(*titles: str, kind: str = COMMAND) -> list[PaletteEntry]:
 def test_palette_finds_by_words_and_by_letters() -> None:
     found = entries("Solve for this budget", "Resolve", "Save exploration…", "Stop here")
     found += entries("solver_layer", kind="layer")
-    assert [e.title for e in search("solve", found).entries] == [
-        "solver_layer",
-        "Solve for this budget",
-        "Resolve",
-    ]
+    titles = ["solver_layer", "Solve for this budget", "Resolve"]
+    assert [e.title for e in search("solve", found).entries] == titles
     assert [e.title for e in search("> solve", found).entries] == ["Solve for this budget", "Resolve"]
     assert [e.title for e in search("budget sol", found).entries] == ["Solve for this budget"]
     assert [e.title for e in search("svexp", found).entries] == ["Save exploration…"]
@@ -165,9 +145,7 @@ def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
             assert thin.recomputed[column] == stack.recomputed[begin:end].any()
 
 
-def test_the_schedule_on_screen_is_saved_as_the_command_line_reads_it(
-    explored, qtbot, tmp_path: Path, capsys
-) -> None:
+def test_the_command_line_reads_the_saved_schedule(explored, qtbot, tmp_path: Path, capsys) -> None:
     session, found = explored.session, explored.session.exploration.shown
     graph, schedule = tmp_path / "g.json", tmp_path / "s.json"
     write_graph(graph, found.graph)

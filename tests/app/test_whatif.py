@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from app.state.constraint_targets import ConstraintKind
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints, constrained
-from tests.app.windows import open_chain
+from tests.app.windows import menu_action, open_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own
 
@@ -38,9 +38,7 @@ def runs(found, op: str) -> int:
     return int(np.sum(found.schedule.steps == index))
 
 
-def test_schedules_keep_the_constraints_and_are_schedules_of_the_plain_graph(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_schedules_of_the_plain_graph_keep_the_constraints(window, exploration, qtbot, chain_open) -> None:
     solve = solved(window, qtbot, KEEP_MORE, 0.75)
     assert solve.status in ("optimal", "feasible")
     graph, limited = exploration.graph, constrained(exploration.graph, KEEP_MORE)
@@ -55,9 +53,7 @@ def test_schedules_keep_the_constraints_and_are_schedules_of_the_plain_graph(win
     assert exploration.shown in exploration.known
 
 
-def test_a_bound_under_constraints_is_not_used_for_the_plain_graph(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_a_bound_under_constraints_is_not_one_without(window, exploration, qtbot, chain_open) -> None:
     budget = int(exploration.plain.peak_bytes * 0.8)
     assert solved(window, qtbot, NO_REPEATS, 0.8).status == "infeasible"
     assert exploration.least_possible > budget
@@ -70,9 +66,7 @@ def test_a_bound_under_constraints_is_not_used_for_the_plain_graph(window, qtbot
     assert proved and all(exploration.frontier.bound(at) >= bound for at, bound in proved)
 
 
-def test_earlier_constraints_bring_their_frontier_back_at_once(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_earlier_constraints_bring_their_frontier_back(window, exploration, qtbot, chain_open) -> None:
     solved(window, qtbot, KEEP_ONE)
     found, shown = list(exploration.known), exploration.shown
     solved(window, qtbot, Constraints())
@@ -86,10 +80,8 @@ def test_earlier_constraints_bring_their_frontier_back_at_once(window, qtbot) ->
     assert exploration.shown.result().assumptions == ("op 'f4' never recomputed",)
 
 
-def test_late_results_stay_with_their_constraints(window, qtbot) -> None:
+def test_late_results_stay_with_their_constraints(window, exploration, qtbot, chain_open) -> None:
     """Test results that arrive after the constraints have changed."""
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
     for _ in range(4):
         for constraints in (NO_REPEATS, KEEP_MORE, Constraints(), KEEP_ONE):
             window.session.constrain(constraints)
@@ -105,9 +97,7 @@ def test_late_results_stay_with_their_constraints(window, qtbot) -> None:
     assert exploration.unconstrained.frontier.infeasible_below < least
 
 
-def test_explorations_keep_their_constraints(window, qtbot, tmp_path: Path) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_explorations_keep_their_constraints(window, exploration, qtbot, tmp_path: Path, chain_open) -> None:
     solved(window, qtbot, KEEP_MORE, 0.75)
     shown, known = exploration.shown, len(exploration.known)
     path = tmp_path / "chain.exploration.json"
@@ -143,22 +133,8 @@ def select(window, op: str) -> None:
     window.selection.select(next(i for i, entry in enumerate(graph.ops) if entry.name == op))
 
 
-def action(window, text: str):
-    found = [
-        entry
-        for menu in window.menuBar().actions()
-        for entry in menu.menu().actions()
-        if entry.text() == text
-    ]
-    assert len(found) == 1, [
-        entry.text() for menu in window.menuBar().actions() for entry in menu.menu().actions()
-    ]
-    return found[0]
-
-
-def test_switches_in_the_inspector_solve_again_and_are_undone(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration, row = window.session.exploration, window.explorer.inspector.what_if
+def test_switches_in_the_inspector_solve_again_and_are_undone(window, exploration, qtbot, chain_open) -> None:
+    row = window.explorer.inspector.what_if
     solved(window, qtbot, Constraints())
     assert not row.isVisible()
     select(window, "f4")
@@ -171,7 +147,7 @@ def test_switches_in_the_inspector_solve_again_and_are_undone(window, qtbot) -> 
     assert not keep.isChecked()
     switch(window, qtbot, lambda: qtbot.mouseClick(once, Qt.MouseButton.LeftButton))
     assert exploration.constraints == Constraints(keep_groups=("layer4",), never_recompute=("f4",))
-    assert action(window, "Undo Never recompute f4").shortcut().toString() == "Ctrl+Z"
+    assert menu_action(window, "Undo Never recompute f4").shortcut().toString() == "Ctrl+Z"
     switch(window, qtbot, window.what_ifs.stack.undo)
     switch(window, qtbot, lambda: qtbot.keyClick(window, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier))
     assert exploration.constraints.is_empty and not window.what_ifs.stack.canUndo()
@@ -181,15 +157,15 @@ def test_switches_in_the_inspector_solve_again_and_are_undone(window, qtbot) -> 
     assert exploration.solve.budget_bytes == exploration.budget_bytes
 
 
-def test_keys_switch_what_is_selected_but_are_text_in_a_field(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration, view = window.session.exploration, window.explorer.graph_view
+def test_keys_switch_what_is_selected_but_are_text_in_a_field(window, exploration, qtbot, chain_open) -> None:
+    view = window.explorer.graph_view
     qtbot.keyClick(view, Qt.Key.Key_K)
     assert exploration.constraints.is_empty  # nothing is selected
     select(window, "f6")
     switch(window, qtbot, lambda: qtbot.keyClick(view, Qt.Key.Key_R))
     assert exploration.constraints == Constraints(never_recompute_groups=("layer6",))
-    assert action(window, "Never recompute").isChecked() and not action(window, "Keep always").isChecked()
+    assert menu_action(window, "Never recompute").isChecked()
+    assert not menu_action(window, "Keep always").isChecked()
     switch(window, qtbot, lambda: qtbot.keyClick(view, Qt.Key.Key_R))
     assert exploration.constraints.is_empty
     field = window.explorer.layers._filter
@@ -198,9 +174,8 @@ def test_keys_switch_what_is_selected_but_are_text_in_a_field(window, qtbot) -> 
     assert field.text() == "rk" and exploration.constraints.is_empty
 
 
-def test_menu_of_a_box_and_its_lock(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration, view = window.session.exploration, window.explorer.graph_view
+def test_menu_of_a_box_and_its_lock(window, exploration, qtbot, chain_open) -> None:
+    view = window.explorer.graph_view
     box = next(box for box in view.layout_shown.boxes if "layer5" in box.full_name and not box.backward)
     entries = {entry.text(): entry for entry in view.menu_of(box).actions()}
     assert {"Keep layer layer5 always", "Never recompute f5", "Clear the constraints"} <= set(entries)
@@ -216,14 +191,13 @@ def test_menu_of_a_box_and_its_lock(window, qtbot) -> None:
     assert entries["Keep layer layer5 always"].isChecked() and not entries["Never recompute f5"].isChecked()
 
 
-def test_solving_panel_counts_the_constraints_and_clears_them(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration, panel = window.session.exploration, window.explorer.solving
+def test_solving_panel_counts_the_constraints_and_clears_them(window, exploration, qtbot, chain_open) -> None:
+    panel = window.explorer.solving
     assert not panel.under.isVisible()
     solved(window, qtbot, KEEP_MORE, 0.75)
     assert panel.under.isVisible() and "under 3 constraints" in panel._under_text.text()
     assert "value 'a4' always kept" in panel._under_text.toolTip()
-    gradients = action(window, "Recompute gradients")
+    gradients = menu_action(window, "Recompute gradients")
     assert gradients.isCheckable() and gradients.isChecked()
     switch(window, qtbot, gradients.trigger)
     assert not gradients.isChecked() and not exploration.constraints.recompute_gradients
@@ -235,8 +209,7 @@ def test_solving_panel_counts_the_constraints_and_clears_them(window, qtbot) -> 
     assert not window.what_ifs.stack.canUndo()
 
 
-def test_infeasible_under_constraints_says_so(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_infeasible_under_constraints_says_so(window, qtbot, chain_open) -> None:
     solve = solved(window, qtbot, NO_REPEATS, 0.8)
     assert solve.status == "infeasible"
     panel = window.explorer.solving
@@ -252,9 +225,7 @@ def test_texts_of_the_solving_panel_cover_nothing_in_a_small_window(window, qtbo
     open_chain(window, qtbot)
     solved(window, qtbot, KEEP_MORE, 0.75)
     panel = window.explorer.solving
-    qtbot.waitUntil(
-        lambda: panel.height() >= panel.body.totalMinimumHeightForWidth(panel.width()), timeout=5000
-    )
+    qtbot.waitUntil(lambda: panel.height() >= panel.body.totalMinimumHeightForWidth(panel.width()))
     texts = (panel._status, panel.under, panel._plot, panel._details)
     shown = sorted((child for child in texts if child.isVisible()), key=lambda child: child.geometry().top())
     for upper, lower in pairwise(shown):

@@ -50,13 +50,9 @@ def said(rows: Sequence[OpLink]) -> list[tuple[str, str, str, str]]:
 def test_an_op_is_dropped_where_memory_is_full() -> None:
     shown = listed(by_hand(), [0, 1, 2, 3, 0, 4, 5])
     rows = again_rows(shown, 0, standing(shown, 12))
+    why = "Memory was full to 100\u00a0% of the budget: no room for its 4 B."
     assert said(rows) == [
-        (
-            "step 2",
-            "Dropped after this step",
-            "",
-            "Memory was full to 100\u00a0% of the budget: no room for its 4 B.",
-        ),
+        ("step 2", "Dropped after this step", "", why),
         ("step 4", "b3", "fullest", ""),
         ("step 5", "Computed again", "run 2 of 2", ""),
         ("step 6", "b2", "reads it", ""),
@@ -136,9 +132,9 @@ def click_op(window, qtbot, op: int) -> None:
 
 
 @pytest.mark.qt_log_ignore("This plugin does not support")  # a floating panel, without a screen
-def test_a_click_on_an_op_says_why_and_leads_there(window, qtbot) -> None:
+def test_a_click_on_an_op_says_why_and_leads_there(window, exploration, qtbot) -> None:
     op = in_budget(window)
-    inspector, exploration = window.explorer.inspector, window.session.exploration
+    inspector = window.explorer.inspector
     click_op(window, qtbot, op)
     assert window.selection.op == op and inspector.again.isVisible()
     dock = window.explorer.area.docks["inspector"]
@@ -165,9 +161,9 @@ def test_a_click_on_an_op_says_why_and_leads_there(window, qtbot) -> None:
     dock.setFloating(False)
 
 
-def test_the_words_follow_the_budget(window, qtbot) -> None:
+def test_the_words_follow_the_budget(window, exploration, qtbot) -> None:
     op = in_budget(window)
-    exploration, again = window.session.exploration, window.explorer.inspector.again
+    again = window.explorer.inspector.again
     click_op(window, qtbot, op)
     assert "of the budget" in again.texts[0][3]
     shown = exploration.shown

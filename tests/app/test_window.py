@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QApplication
 
-from app.models.session import Session
-from app.theme import THEMES, CurrentTheme, ThemeChoice
-from app.views.window.main_window import MainWindow
+from app.bootstrap import require_openable
+from app.theme import THEMES, load_icon
+from checkmate.catalog.bundled import find_graph
+from checkmate.formats import read_any_graph
 from checkmate.formats.graph import write_graph
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import button, new_window, open_chain, training_chain
+from tests.benchmarks.long_use import FEW, Use, fill_tables, measure
 
 
 def test_window_process_loads_neither_tensorflow_nor_solvers() -> None:
@@ -27,18 +29,13 @@ def test_window_process_loads_neither_tensorflow_nor_solvers() -> None:
         "bad = heavy & {m.split('.')[0] for m in sys.modules}\n"
         "print(sorted(bad)); sys.exit(bool(bad))"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
-    )
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_frontier_fills_and_a_smaller_budget_shows_a_schedule_that_fits(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_the_frontier_fills_and_a_fitting_schedule_is_shown(window, exploration, qtbot, chain_open) -> None:
     qtbot.waitUntil(lambda: len(exploration.known) > 2, timeout=60000)
     budget = int(exploration.plain.peak_bytes * 0.8)
     exploration.set_budget(budget)
@@ -48,26 +45,24 @@ def test_frontier_fills_and_a_smaller_budget_shows_a_schedule_that_fits(window, 
     assert peaks == sorted(peaks) and costs == sorted(costs, reverse=True)
 
 
-def test_many_moves_ask_for_one_solve_with_the_last_budget(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_many_moves_ask_for_one_solve_with_the_last_budget(window, exploration, qtbot, chain_open) -> None:
     asked = []
-    window.explorer.budget.solve_wanted.connect(lambda: asked.append(window.session.exploration.budget_bytes))
-    peak = window.session.exploration.plain.peak_bytes
+    window.explorer.budget.solve_wanted.connect(lambda: asked.append(exploration.budget_bytes))
+    peak = exploration.plain.peak_bytes
     for i in range(40):
         window.explorer.budget.choose(int(peak * (0.95 - 0.005 * i)))
         qtbot.wait(2)
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         pass
     # One solve, unless the machine itself paused for longer than the slider waits.
-    assert len(asked) <= 3 and asked[-1] == window.session.exploration.budget_bytes
-    solve = window.session.exploration.solve
+    assert len(asked) <= 3 and asked[-1] == exploration.budget_bytes
+    solve = exploration.solve
     assert solve.status in ("optimal", "feasible")
-    assert window.session.exploration.shown.peak_bytes <= solve.budget_bytes
+    assert exploration.shown.peak_bytes <= solve.budget_bytes
 
 
 @pytest.mark.heavy
-def test_budget_below_every_schedule_is_infeasible_and_says_why(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_budget_below_every_schedule_is_infeasible_and_says_why(window, qtbot, chain_open) -> None:
     window.session.exploration.set_budget(2**20)
     with qtbot.waitSignal(window.session.settled, timeout=30000):
         window.session.solve()
@@ -76,30 +71,29 @@ def test_budget_below_every_schedule_is_infeasible_and_says_why(window, qtbot) -
     assert "needs by itself" in solve.message
     shown = window.session.exploration.shown
     assert shown is window.session.exploration.known[0]  # the nearest there is
-    button = next(found for found in window.findChildren(QPushButton) if found.text() == "Show the op")
-    assert not button.isHidden()
-    button.click()
+    show = button(window, "Show the op")
+    assert not show.isHidden()
+    show.click()
     op = int(shown.schedule.steps[window.playhead.step])
     assert window.selection.op == op and f"'{shown.graph.ops[op].name}'" in solve.message
     window.session.exploration.set_budget(shown.peak_bytes)
     with qtbot.waitSignal(window.session.settled, timeout=30000):
         window.session.solve()
-    assert button.isHidden()
+    assert show.isHidden()
 
 
-def test_killed_solver_comes_back_and_nothing_is_lost(window, qtbot) -> None:
-    open_chain(window, qtbot)
-    known = list(window.session.exploration.known)
+def test_killed_solver_comes_back_and_nothing_is_lost(window, exploration, qtbot, chain_open) -> None:
+    known = list(exploration.known)
     with qtbot.waitSignal(window.session.failed, timeout=10000):
         os.kill(window.session.solver.pid, signal.SIGKILL)
     assert "Nothing was lost" in window.notice.text and "move the budget to solve" in window.notice.text
     # A better schedule may have replaced a known one meanwhile; nothing may have become worse.
     for found in known:
-        assert window.session.exploration.best_for(found.peak_bytes).cost <= found.cost
-    window.session.exploration.set_budget(int(window.session.exploration.plain.peak_bytes * 0.85))
+        assert exploration.best_for(found.peak_bytes).cost <= found.cost
+    exploration.set_budget(int(exploration.plain.peak_bytes * 0.85))
     with qtbot.waitSignal(window.session.settled, timeout=60000):
         window.session.solve()
-    assert window.session.exploration.solve.status in ("optimal", "feasible")
+    assert exploration.solve.status in ("optimal", "feasible")
 
 
 def test_event_loop_is_not_held_up_while_the_slider_moves_and_a_solve_runs(window, qtbot) -> None:
@@ -137,9 +131,7 @@ def facts(exploration) -> tuple:
 
 
 @pytest.mark.heavy
-def test_a_saved_exploration_opens_the_same(window, qtbot, tmp_path: Path) -> None:
-    open_chain(window, qtbot)
-    exploration = window.session.exploration
+def test_a_saved_exploration_opens_the_same(window, exploration, qtbot, tmp_path: Path, chain_open) -> None:
     qtbot.waitUntil(
         lambda: len(exploration.known) > 2 and len(exploration.frontier.bounds) > 1, timeout=60000
     )
@@ -149,8 +141,7 @@ def test_a_saved_exploration_opens_the_same(window, qtbot, tmp_path: Path) -> No
         assert window.session.save(path)
     assert str(path) in notice.args[0]
     window.session.close()
-    other = MainWindow(Session(), CurrentTheme(ThemeChoice.LIGHT))
-    qtbot.addWidget(other, before_close_func=lambda w: w.session.close())
+    other = new_window(qtbot)
     other.open(str(path))
     again = other.session.exploration
     # Nothing has come from the new solver process yet: no events have been handled.
@@ -164,25 +155,6 @@ def test_a_saved_exploration_opens_the_same(window, qtbot, tmp_path: Path) -> No
         assert again.frontier.bound(budget) >= bound
 
 
-def break_format(data: dict) -> None:
-    data["version"] = 99
-
-
-def break_bound(data: dict) -> None:
-    data["bounds"].append({"budget_bytes": 2**40, "lower_bound": None})
-
-
-def break_graph(data: dict) -> None:
-    del data["graph"]
-
-
-BREAKS = [
-    (break_format, "is newer than this program reads"),
-    (break_bound, "contradicts"),
-    (break_graph, "is missing"),
-]
-
-
 def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qtbot, tmp_path: Path) -> None:
     good, path = tmp_path / "good.json", tmp_path / "broken.json"
     # Without a solver process, so that nothing else happens.
@@ -192,11 +164,16 @@ def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qt
     exploration, failures = window.session.exploration, []
     before, graph, shown = facts(exploration), exploration.graph, exploration.shown
     window.session.failed.connect(lambda sentence, hint: failures.append(sentence))
-    texts = [(whole[: len(whole) // 2], "is cut off"), ("", "is empty")]
-    for spoil, says in BREAKS:
-        data = json.loads(whole)
-        spoil(data)
-        texts.append((json.dumps(data), says))
+    data = json.loads(whole)
+    bound = {"budget_bytes": 2**40, "lower_bound": None}
+    without_graph = {name: part for name, part in data.items() if name != "graph"}
+    texts = [
+        (whole[: len(whole) // 2], "is cut off"),
+        ("", "is empty"),
+        (json.dumps({**data, "version": 99}), "is newer than this program reads"),
+        (json.dumps({**data, "bounds": [*data["bounds"], bound]}), "contradicts"),
+        (json.dumps(without_graph), "is missing"),
+    ]
     for text, says in texts:
         path.write_text(text)
         failures.clear()
@@ -215,8 +192,7 @@ def test_a_path_that_cannot_be_written_is_one_sentence(window, tmp_path: Path) -
     assert len(failures) == 1 and "cannot write" in failures[0]
 
 
-def test_playhead_and_selection_reach_every_view(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_playhead_and_selection_reach_every_view(window, qtbot, chain_open) -> None:
     window.playhead.seek(5)
     assert "Step 6 of" in window.statusBar().currentMessage()
     window.playhead.seek(10**9)
@@ -227,8 +203,7 @@ def test_playhead_and_selection_reach_every_view(window, qtbot) -> None:
 
 
 @pytest.mark.heavy
-def test_painting_leaves_the_reference_count_of_none_alone(window, qtbot) -> None:
-    open_chain(window, qtbot)
+def test_painting_leaves_the_reference_count_of_none_alone(window, qtbot, chain_open) -> None:
     window.grab()
     before = sys.getrefcount(None)
     for i in range(60):
@@ -243,19 +218,56 @@ def test_painting_leaves_the_reference_count_of_none_alone(window, qtbot) -> Non
 def test_screenshot_is_drawn_without_a_screen(tmp_path: Path, theme: str) -> None:
     write_graph(tmp_path / "g.json", training_chain())
     picture = tmp_path / "window.png"
-    command = [
-        sys.executable,
-        "-m",
-        "checkmate",
-        "explore",
-        str(tmp_path / "g.json"),
-        "--screenshot",
-        str(picture),
-    ]
-    command += ["--theme", theme, "--size", "1100x700", "--budget", "80%"]
+    command = [sys.executable, "-m", "checkmate", "explore", str(tmp_path / "g.json")]
+    command += ["--screenshot", str(picture), "--theme", theme, "--size", "1100x700", "--budget", "80%"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert found.returncode == 0, found.stderr
     image = QImage(str(picture))
     assert (image.width(), image.height()) == (1100, 700)
     colors = {image.pixel(x, y) for x in range(0, 1100, 7) for y in range(0, 700, 7)}
     assert len(colors) > 30
+
+
+def test_the_icon_has_every_size(qapp) -> None:
+    sizes = {(size.width(), size.height()) for size in load_icon().availableSizes()}
+    assert sizes == {(edge, edge) for edge in (16, 24, 32, 48, 64, 128, 256)}
+
+
+def test_the_bundled_graph_opens_by_name(window, exploration, qtbot, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    require_openable("unet-b8.graph")
+    with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
+        window.open("unet-b8.graph")
+    assert exploration.graph.fingerprint == read_any_graph(find_graph("unet-b8.graph")).fingerprint
+    assert window._export.isEnabled()
+
+
+def test_the_menu_adds_the_program_to_the_desktops_menu(window, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    menus = [entry.menu() for entry in window.menuBar().actions()]
+    action = next(one for menu in menus for one in menu.actions() if "applications menu" in one.text())
+    action.trigger()
+    assert (tmp_path / "applications" / "checkmate-explorer.desktop").is_file()
+    assert str(tmp_path) in window.statusBar().currentMessage()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "applications" / "checkmate-explorer.desktop"))
+    action.trigger()
+    assert "Cannot make" in window.notice.text
+
+
+@pytest.mark.heavy
+def test_use_leaves_nothing_in_memory(qapp) -> None:
+    found = measure(Use(moves=40, solves=3, opens=10))
+    assert (found["moves"], found["solves"], found["opens"]) == (40, 3, 10)
+    assert found["warnings"] == [] and found["problems"] == []
+    assert found["verdict"]["no_orphans"] and found["verdict"]["every_solve_settled"]
+    assert max(found["grown"].values()) <= FEW, found["grown"]
+
+
+def test_no_op_adds_a_row_to_full_tables(window, qtbot, chain_open) -> None:
+    shown = window.session.exploration.shown
+    fill_tables(window)
+    window.selection.select(shown.graph.n - 1)
+    rows = len(QApplication.allWidgets())
+    for op in range(shown.graph.n):
+        window.selection.select(op)
+    assert len(QApplication.allWidgets()) == rows

@@ -1,23 +1,32 @@
-"""Make a small training graph, and open it in a window."""
-
 from __future__ import annotations
 
-from PySide6.QtWidgets import QDialog, QLabel, QPushButton, QWidget
+import dataclasses
 
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QImage
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
+
+from app.models.exploration import Exploration
+from app.models.session import Session
+from app.state.knowledge import ListedSchedule
+from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
+from checkmate import planning
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 
 
 def training_chain(layers: int = 12) -> Graph:
-    """Return a training step with a skip over every second layer. It is a chain with its backward pass."""
+    """A chain with a skip over every second layer, and its backward pass."""
     builder = GraphBuilder("chain")
-    values, ops = [], []
+    values: list[int] = []
     for i in range(layers):
         inputs = [values[-1]] if values else []
         if i > 2 and i % 2:
             inputs.append(values[-3])
         values.append(builder.value(f"a{i}", 2**20 * (1 + i % 3)))
-        ops.append(builder.op(f"f{i}", inputs, [values[-1]], cost=1.0 + i % 2, group=f"layer{i}"))
+        builder.op(f"f{i}", inputs, [values[-1]], cost=1.0 + i % 2, group=f"layer{i}")
     gradient = None
     for i in reversed(range(layers)):
         new = builder.value(f"g{i}", 2**20 * (1 + i % 3), keep=i == 0)
@@ -33,9 +42,48 @@ def open_chain(window: MainWindow, qtbot, layers: int = 12) -> None:
     qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60000)
 
 
+def smaller(exploration: Exploration) -> ListedSchedule:
+    """Add a schedule with a smaller peak, and show it."""
+    budget = int(exploration.plain.peak_bytes * 0.8)
+    steps = planning.solve(exploration.graph, budget).require_schedule().steps
+    exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.0)
+    exploration.show(exploration.known[0])
+    return exploration.known[0]
+
+
+def new_window(qtbot, theme: ThemeChoice = ThemeChoice.LIGHT, **options) -> MainWindow:
+    made = MainWindow(Session(), CurrentTheme(theme), **options)
+    qtbot.addWidget(made, before_close_func=lambda window: window.session.close())
+    return made
+
+
 def button(widget: QWidget, text: str) -> QPushButton:
     return next(one for one in widget.findChildren(QPushButton) if one.text() == text)
 
 
-def said(dialog: QDialog) -> str:
-    return " ".join(label.text() for label in dialog.findChildren(QLabel))
+def menu_action(window: MainWindow, text: str) -> QAction:
+    menus = [entry.menu() for entry in window.menuBar().actions()]
+    (found,) = (entry for menu in menus for entry in menu.actions() if entry.text() == text)
+    return found
+
+
+def said(widget: QWidget) -> str:
+    return " ".join(label.text() for label in widget.findChildren(QLabel))
+
+
+def enter_budget(window: MainWindow, qtbot, text: str) -> None:
+    field = window.explorer.budget._entry
+    field.setFocus()
+    field.selectAll()
+    qtbot.keyClicks(field, text)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+
+
+def pixels(widget: QWidget) -> NDArray[np.uint32]:
+    image = widget.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+    return np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), image.width()).copy()
+
+
+def at_four(**more) -> Graph:
+    """A chain whose sizes are those of batch 4."""
+    return dataclasses.replace(training_chain(), batch_size=4, **more)
