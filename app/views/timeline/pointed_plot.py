@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.models.span import Scale, StepSpan
 from app.presenters.axes import StepAxis, Tick
-from app.presenters.bands import Bands, PlacedBlocks, Stacked
+from app.presenters.bands import Bands, PlacedBlocks
 from app.views.common.plot_style import ScreenPens, color_plot, fix_plot, without_title
 from app.views.common.view_models import ViewModels
 from app.views.common.widgets import WidgetMixin
@@ -181,7 +181,7 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
     def _words_at(self, position: QPointF) -> str:
         raise NotImplementedError
 
-    def _draw_bands(self, bands: Stacked, axis: StepAxis, highest: float, unit: int) -> None:
+    def _draw_bands(self, bands: Bands | PlacedBlocks, axis: StepAxis, highest: float, unit: int) -> None:
         area, ratio = self.getPlotItem().vb.rect(), self.devicePixelRatioF()
         size = round(ratio * area.width()), round(ratio * area.height())
         low, high = (highest * share for share in self._span.heights[self._scale])
