@@ -33,14 +33,14 @@ class InvalidCertificateError(Exception):
 
 
 def exact(number: Any) -> Fraction:
-    """Return a number of a JSON file as it stands, without rounding."""
+    """A number of a JSON file as it stands, without rounding."""
     if not isinstance(number, (int, float)):
         raise TypeError(f"{number!r} is no number")
     return Fraction(number)
 
 
 def digest(graph: dict[str, Any]) -> str:
-    """Return a hash of a graph's structure and sizes."""
+    """A hash of a graph's structure and sizes."""
     texts = [f"checkmate-graph-1{int(graph.get('fixed_bytes', 0))}"]
     for op in graph["ops"]:
         lists = [tuple(op["inputs"]), tuple(op["outputs"]), tuple(map(tuple, op.get("takes_over", ())))]
@@ -51,7 +51,7 @@ def digest(graph: dict[str, Any]) -> str:
 
 
 class CutRows:
-    """State what holds for every schedule of a graph within a budget."""
+    """What holds for every schedule of a graph within a budget."""
 
     def __init__(self, graph: dict[str, Any], budget_bytes: int, cuts: list[int]) -> None:  # cuts: ops
         self.ops, self.values, self.cuts = graph["ops"], graph["values"], cuts
@@ -84,7 +84,7 @@ class CutRows:
         return path[-1]
 
     def box(self, var: Var) -> tuple[int, int]:
-        """Return the least and the greatest that an unknown can be."""
+        """The least and the greatest that an unknown can be."""
         kind, i, k = var
         if kind == "y":
             late = k > self.by[i] and not self.ops[i].get("recomputable", True)
@@ -97,7 +97,6 @@ class CutRows:
         return ("b", owner, k) if len(self.sharing[owner]) > 1 else ("a", self.sharing[owner][0], k)
 
     def row(self, kind: str, *at: int) -> Row:
-        """Return a row that holds for every schedule within the budget."""
         if min(at, default=0) < 0:
             raise InvalidCertificateError("a row's name has a negative number")
 
@@ -133,7 +132,7 @@ class CutRows:
 
 
 def least(rows: CutRows, numbers: list[list[Any]], fixed: dict[Var, int], costs: list[Fraction]) -> Fraction:
-    """Return the least cost under a sum of rows, with unknowns ``fixed``."""
+    """The least cost under a sum of rows, with unknowns ``fixed``."""
     times = [exact(number) for *_, number in numbers]  # each is a row's name and its number
     if any(number < 0 for number in times):
         raise InvalidCertificateError("a number is negative")

@@ -23,8 +23,6 @@ HEAD = ("memory", "for the step", "", "peak", "cards")
 
 
 class CardFit(Enum):
-    """What is known of a step on a card."""
-
     KEEPS = "keeps-everything"
     FITS = "fits"
     TOO_SMALL = "does-not-fit"  # proved
@@ -33,9 +31,8 @@ class CardFit(Enum):
 
 @dataclass(frozen=True)
 class CardRow:
-    """A size of card, and what is known of the step on it.
-
-    ``budget_bytes``: the card's memory without the reserve; at least 1.
+    """What is known of the step on a size of card. ``budget_bytes``: its memory without the reserve; at least
+    1.
     """
 
     size: CardSize
@@ -45,14 +42,13 @@ class CardRow:
 
     @property
     def proved(self) -> bool:
-        """Return whether the cost is proved least, or that nothing fits."""
+        """Whether the cost is proved least, or that nothing fits."""
         return self.fit is CardFit.KEEPS or not is_open(self.answer)
 
 
 def card_rows(frontier: Frontier, cards: Cards, plain_peak_bytes: int) -> tuple[CardRow, ...]:
-    """Return a row for each size of card, by rising memory.
-
-    ``plain_peak_bytes``: of the step that keeps everything.
+    """A row for each size of card, by rising memory. ``plain_peak_bytes``: of the step that keeps
+    everything.
     """
     return tuple(_row(frontier, cards, size, plain_peak_bytes) for size in cards.sizes)
 
@@ -70,7 +66,6 @@ def _row(frontier: Frontier, cards: Cards, size: CardSize, plain_peak_bytes: int
 
 
 def budget_of(size: CardSize, cards: Cards) -> int:
-    """Return the bytes of a card that a step may use."""
     return cards.left_for_step(size.memory_bytes)
 
 
@@ -92,7 +87,6 @@ def label(row: CardRow, base_cost: float) -> str:
 
 
 def facts(row: CardRow, plain_peak_bytes: int, base_cost: float) -> dict[str, Any]:
-    """Return a row of the format ``checkmate-cards``."""
     point = row.answer.point
     peak, cost = (None, None) if point is None else (point.peak_bytes, point.cost)
     if row.fit is CardFit.KEEPS:
@@ -111,7 +105,7 @@ def facts(row: CardRow, plain_peak_bytes: int, base_cost: float) -> dict[str, An
 
 
 def table_facts(graph: Graph, plain_peak_bytes: int, cards: Cards, rows: Sequence[CardRow]) -> dict[str, Any]:
-    """Return the whole of the format ``checkmate-cards``."""
+    """The whole of the format ``checkmate-cards``."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -127,7 +121,6 @@ def table_facts(graph: Graph, plain_peak_bytes: int, cards: Cards, rows: Sequenc
 
 
 def cells(row: CardRow, plain_peak_bytes: int, base_cost: float) -> tuple[str, ...]:
-    """Return what the columns of ``HEAD`` say of a row."""
     point = row.answer.point
     peak = plain_peak_bytes if row.fit is CardFit.KEEPS else None if point is None else point.peak_bytes
     return (
@@ -140,7 +133,6 @@ def cells(row: CardRow, plain_peak_bytes: int, base_cost: float) -> tuple[str, .
 
 
 def notes(graph: Graph, cards: Cards) -> tuple[str, ...]:
-    """Say what the table assumes."""
     return (
         f"Of each card, {format_bytes(cards.reserve_bytes)} are assumed to be taken by the driver, CUDA and "
         "TensorFlow.",
@@ -150,7 +142,7 @@ def notes(graph: Graph, cards: Cards) -> tuple[str, ...]:
 
 
 def text(graph: Graph, plain_peak_bytes: int, cards: Cards, rows: Sequence[CardRow]) -> str:
-    """Return what ``checkmate cards`` prints."""
+    """What ``checkmate cards`` prints."""
     batch = f", batch {graph.batch_size}" if graph.batch_size else ""
     table = [HEAD, *(cells(row, plain_peak_bytes, graph.base_cost) for row in rows)]
     return "\n".join(

@@ -1,7 +1,4 @@
-"""Hold what a picture or a page of a trade-off curve needs.
-
-No graph and no schedules: it is taken from a sweep, or read from its file.
-"""
+"""What a picture or a page of a trade-off curve needs, without graph and schedules."""
 
 from __future__ import annotations
 
@@ -17,11 +14,6 @@ from checkmate.ir.result import SolveStatus
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Hold a schedule's peak and cost, and the solver that found it.
-
-    The peak is in bytes, fixed ones included; the cost is in the graph's unit.
-    """
-
     peak_bytes: int
     cost: float
     solver: str
@@ -29,10 +21,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CurveRow:
-    """Hold what is known for one budget.
-
-    ``lower_bound``: for any order, infinite where no schedule exists. ``known``: in words.
-    """
+    """``lower_bound``: for any order, infinite where no schedule exists. ``known``: what is, in words."""
 
     budget_bytes: int
     status: SolveStatus
@@ -44,7 +33,7 @@ class CurveRow:
 
 @dataclass(frozen=True)
 class CurveBaseline:
-    """Hold a known strategy's schedules, by falling peak. ``note``: why there are none, or fewer."""
+    """A known strategy's schedules, by falling peak. ``note``: why there are none, or fewer."""
 
     solver: str
     points: tuple[CurvePoint, ...]
@@ -53,11 +42,10 @@ class CurveBaseline:
 
 @dataclass(frozen=True)
 class Curve:
-    """Hold a trade-off: rows by rising budget, the frontier, bounds.
+    """A trade-off: rows by rising budget, ``best`` by rising peak.
 
-    ``best`` is the frontier, by rising peak. ``bounds``: (up to this budget, lower bound).
-    ``infeasible_below``: bytes up to which it is proved that nothing fits. ``cost_origin``: measured,
-    analytic or given.
+    ``bounds``: (up to this budget, lower bound). ``infeasible_below``: bytes up to which it is proved that
+    nothing fits. ``cost_origin``: measured, analytic or given.
     """
 
     name: str
@@ -78,29 +66,24 @@ class Curve:
     notes: tuple[str, ...] = ()
 
     def percent(self, cost: float) -> float:
-        """Return the extra cost over computing everything once, in percent."""
+        """The extra cost over computing everything once, in percent."""
         return 100 * (cost / self.base_cost - 1) if self.base_cost > 0 else 0.0
 
     def best_within(self, budget: int) -> CurvePoint | None:
-        """Return the cheapest known schedule with a peak within ``budget``."""
         return min(
             (point for point in self.best if point.peak_bytes <= budget), key=lambda p: p.cost, default=None
         )
 
 
 def curve_of(found: TradeOff) -> Curve:
-    """Return the curve that a sweep found."""
     return read_curve(Path(found.graph.name), facts(found))
 
 
 def read_curve(path: Path, data: Any, where: str = "") -> Curve:
-    """Return the curve in ``data``.
+    """Return the curve in ``data``, which is as ``checkmate.frontiers.table.facts`` makes it.
 
-    ``data`` is as ``checkmate.frontiers.table.facts`` makes it; ``path``, and ``where`` it is there, are for
-    messages. Where the file has no ``bounds``, each budget's own bound is used.
-
-    Raises:
-        FormatError: a field is missing or of another kind.
+    ``path``, and ``where`` it is there, are for messages. Where the file has no ``bounds``, each budget's own
+    bound is used. A FormatError names a field that is missing or of another kind.
     """
     fields = Fields(path, data, where)
     graph = fields.inner("graph")

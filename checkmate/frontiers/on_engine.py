@@ -1,8 +1,7 @@
 """Trace curves with every budget solved by itself on an engine.
 
-What the workers find is merged into one frontier per graph, so the curve only falls with the budget. In one
-process (``checkmate.frontiers.sweep``) each solve starts from what its neighbours found, and time goes where
-the gap is widest. Here no solve knows of another, so the answers depend on their own tasks alone.
+What the workers find is merged into one frontier per graph. Unlike in one process
+(``checkmate.frontiers.sweep``), no solve knows of another, so the answers depend on their own tasks alone.
 """
 
 from __future__ import annotations
@@ -47,10 +46,8 @@ def trade_offs_on(
     The options' time limit is for each graph, as if its solves ran one after the other. So the tasks, and
     their entries in the journal, are the same however many run at once. Cancelling keeps what was found.
 
-    Raises:
-        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: fewer than
-        two budgets, or none. SolverCrashedError: a graph's least memory could not be found. Also what
-        ``checkmate.sweeps.run.run`` raises.
+    Raises what ``trade_off`` and ``checkmate.sweeps.run.run`` raise, and SolverCrashedError if a graph's
+    least memory could not be found.
     """
     for name in (solver, *baselines):
         find_solver(name)
@@ -92,7 +89,7 @@ def _least(
 
 
 class _Plan:
-    """Hold one graph's tasks and collect their answers."""
+    """One graph's tasks, and their answers."""
 
     def __init__(
         self,
@@ -117,7 +114,7 @@ class _Plan:
 
     @property
     def tasks(self) -> list[Task]:
-        """Return all tasks, small budgets first: they take longest."""
+        """All tasks, small budgets first: they take longest."""
         return [*(self._solves[budget] for budget in sorted(self._budgets)), *self._baselines.values()]
 
     def outcome(self, swept: SweepResult, seconds: float) -> TradeOff:

@@ -1,7 +1,4 @@
-"""Hold what is known of one graph's trade-off of memory against cost.
-
-It has rows for budgets, the frontier, and baselines.
-"""
+"""What is known of one graph's trade-off of memory against cost."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from checkmate.units import Budget
 
 @dataclass(frozen=True, eq=False)
 class BudgetRow:
-    """Hold what is known for one budget.
+    """What is known for one budget.
 
     ``lower_bound``: any order of execution, infinite where no schedule exists. ``seconds``: of all solves for
     it. ``result``: the last solve's answer; None where there was no solve, because the neighbours' answers
@@ -74,17 +71,15 @@ class TradeOff:
 
 
 def gap_between(cost: float, lower_bound: float) -> float:
-    """Return (cost - bound) / cost; 0 where the cost is not above the bound."""
+    """(cost - bound) / cost; 0 where the cost is not above the bound."""
     return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
 
 
 def require_budgets(budgets: int | Sequence[Budget], plain: int) -> None:
-    """Raise unless there are enough budgets for a curve, that can be meant.
+    """Raise UsageError unless there are enough budgets for a curve, that can be meant.
 
-    ``plain`` is the keep-everything peak, in bytes.
-
-    Raises:
-        UsageError: fewer than two budgets, or none; or one is so few bytes that another unit was meant.
+    ``plain`` is the keep-everything peak, in bytes. One budget may be so few bytes that another unit was
+    meant.
     """
     hint = "give --budgets 8, or a list like 40%,60%,80%"
     if isinstance(budgets, int):
@@ -98,9 +93,8 @@ def require_budgets(budgets: int | Sequence[Budget], plain: int) -> None:
 
 
 def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[int]:
-    """Return the budgets in bytes, the largest first.
-
-    They are a number of budgets from ``least`` to ``plain``, or the ones given.
+    """Return the budgets in bytes, the largest first: so many from ``least`` to ``plain``, or the ones
+    given.
     """
     if isinstance(budgets, int):
         grid = [int(budget) for budget in np.linspace(min(least, plain), plain, budgets)]
@@ -111,16 +105,15 @@ def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[in
 
 
 def is_open(answer: BudgetAnswer) -> bool:
-    """Return whether the optimum at this budget is still unproved."""
+    """Whether the optimum at this budget is still unproved."""
     if answer.infeasible:
         return False
     return answer.point is None or answer.point.cost * PROVED > answer.lower_bound
 
 
 def row_of(answer: BudgetAnswer, result: SolveResult | None, seconds: float, *, stopped: bool) -> BudgetRow:
-    """Return the frontier's answer for a budget as a row.
-
-    ``result``: the budget's last solve. ``stopped``: that solve was cancelled.
+    """The frontier's answer as a row. ``result``: the budget's last solve; ``stopped``: that was
+    cancelled.
     """
     if answer.infeasible:
         status = SolveStatus.INFEASIBLE

@@ -1,8 +1,7 @@
 """Trace one graph's trade-off of memory against cost.
 
 It solves at many budgets and adds the known strategies. One frontier takes in all that is found and proved,
-so the curve only falls with the budget: a schedule answers every larger budget, a bound holds for every
-smaller one, in any order of execution. Every schedule has passed the independent check.
+so the curve only falls with the budget. Every schedule has passed the independent check.
 """
 
 from __future__ import annotations
@@ -47,14 +46,13 @@ def trace(
     until: float,
     cancelled: Cancelled,
 ) -> str:
-    """Add the schedules of solver ``name`` to ``points``.
+    """Add the schedules of solver ``name`` to ``points``, by falling peak; return why it ended early, or "".
 
-    They come by falling peak and rising cost. Return why it ended early, or "". Each solve asks for less than
-    the last one's peak, until ``until`` (``time.perf_counter``).
+    Each solve asks for less than the last one's peak, until ``until`` (``time.perf_counter``).
 
     Raises:
-        CancelledError: the user cancelled; ``points`` has what was found. SolveError: the solver cannot be
-        run.
+        CancelledError: the user cancelled; ``points`` has what was found.
+        SolveError: the solver cannot be run.
     """
     once = SolverFeature.IGNORES_BUDGET in find_solver(name).features
     budget = planning.keep_everything_peak(graph)
@@ -96,15 +94,14 @@ def trade_off(
     report: Report = silent,
     cancelled: Cancelled = never,
 ) -> TradeOff:
-    """Solve ``graph`` at ``budgets``.
+    """Solve ``graph`` at ``budgets``: how many between the least known memory and keep-everything, or a list.
 
-    ``budgets``: how many between the least known memory and keep-everything, or a list. The options' time
-    limit is for everything together: first split evenly, then given to the widest gap. Compiling the search,
-    once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
+    The options' time limit is for everything together: first split evenly, then given to the widest gap.
+    Compiling the search, once per machine, is not counted. Cancelling (also Ctrl-C) keeps what was found.
 
     Raises:
-        SolverUnavailableError: the solver or a baseline is unknown or not installed. UsageError: as
-        ``require_budgets``.
+        SolverUnavailableError: the solver or a baseline is unknown or not installed.
+        UsageError: as ``require_budgets``.
     """
     for name in (solver, *baselines):
         find_solver(name)
@@ -127,7 +124,7 @@ def _explored(graph: Graph, solver: str, workers: int) -> Iterator[LiveSolver | 
 
 
 class _CurveSweep:
-    """Run one sweep: what is known so far, and the time left."""
+    """One sweep: what is known so far, and the time left."""
 
     def __init__(
         self,
@@ -268,8 +265,6 @@ class _CurveSweep:
 
 
 class _CostListener(CancelListener):
-    """Reports the costs of better schedules for a budget."""
-
     def __init__(self, sweep: _CurveSweep, cancelled: Cancelled, budget: str) -> None:
         super().__init__(cancelled)
         self._sweep, self._budget = sweep, budget

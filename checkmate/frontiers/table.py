@@ -1,7 +1,4 @@
-"""Print a trade-off curve as text, JSON-able facts, or CSV.
-
-Its picture is in ``checkmate.charts.frontier``.
-"""
+"""A trade-off curve as text, JSON-able facts, or CSV; its picture is in ``checkmate.charts.frontier``."""
 
 from __future__ import annotations
 
@@ -23,15 +20,14 @@ FORMAT, VERSION = "checkmate-frontier", 1
 
 
 def overhead_percent(found: TradeOff, cost: float) -> float:
-    """Return the extra cost over computing everything once, in percent."""
+    """The extra cost over computing everything once, in percent."""
     return 100 * (cost / found.graph.base_cost - 1) if found.graph.base_cost > 0 else 0.0
 
 
 def facts(found: TradeOff, *, steps: bool = False) -> dict[str, Any]:
-    """Return the content of the format ``checkmate-frontier``.
+    """The content of the format ``checkmate-frontier``. ``steps``: include every schedule's op indices.
 
-    Bytes include the fixed ones; costs are in ``cost_unit``; bounds hold for any order. ``lower_bound`` null:
-    proved that no schedule exists. ``steps``: include every schedule's op indices, as in a schedule file.
+    Bytes include the fixed ones; bounds hold for any order; null: proved that no schedule exists.
     """
     graph = found.graph
     return {
@@ -111,10 +107,7 @@ COLUMNS = (
 
 
 def csv_text(found: TradeOff) -> str:
-    """Return one line per budget and per baseline's schedule.
-
-    ``kind`` is ``budget`` or ``baseline``. Cells are empty where nothing is known.
-    """
+    """One line per budget and per baseline's schedule. Cells are empty where nothing is known."""
     out = io.StringIO()
     lines = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     lines.writeheader()
@@ -156,7 +149,7 @@ def _measures(
 
 
 def text(found: TradeOff) -> str:
-    """Return what ``frontier`` prints."""
+    """What ``frontier`` prints."""
     rows = [
         (
             "budget",
@@ -200,7 +193,7 @@ def _row_cells(found: TradeOff, row: BudgetRow) -> tuple[str, ...]:
 
 
 def known(row: BudgetRow) -> str:
-    """Return what is proved of a row, in words. What holds only under the solver's assumptions says so."""
+    """What is proved of a row, in words. What holds only under the solver's assumptions says so."""
     result, cost = row.result, None if row.point is None else row.point.cost
     if result is None:
         return known_words(row.status, cost, row.lower_bound)
@@ -214,11 +207,7 @@ def known_words(
     assumptions: Sequence[str] = (),
     under: SolveStatus | None = None,
 ) -> str:
-    """Return what is proved of a budget, in words.
-
-    ``status``: of the budget. ``cost``: of its schedule. ``under``: how the solve under ``assumptions``
-    ended.
-    """
+    """What is proved of a budget, in words. ``under``: how the solve under ``assumptions`` ended."""
     if status is SolveStatus.FEASIBLE:
         assert cost is not None
         said = "a schedule"

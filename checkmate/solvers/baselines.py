@@ -1,18 +1,13 @@
-"""Known strategies: keep all, Chen et al., Griewank & Walther. Each makes schedules by a rule, without a
-bound.
+"""Known strategies: keep all, Chen et al., Griewank & Walther; each by a rule, without a bound.
 
-Chen et al. (arXiv 1604.06174) and generalizations: checkpoints are every √n-th op, or the ends of segments of
-equal memory. The originals are for chains; Checkmate's comparison generalizes them (Jain et al., table 1 and
-appendix B):
-
-* *Articulation points*: only forward ops that no dependency reaches over are candidates.
-* *Linearized*: every forward op of the given order is a candidate.
+Chen et al. (arXiv 1604.06174): checkpoints are every √n-th op, or the ends of segments of equal memory. The
+originals are for chains; Checkmate's comparison generalizes them (Jain et al., table 1 and appendix B). With
+*articulation points* only forward ops that no dependency reaches over are candidates; *linearized*, every
+forward op of the given order is.
 
 The forward pass keeps the chosen ops' outputs only. In the backward pass a segment is recomputed once, by the
 least chain that its backward ops need, and held until they have read it. On a chain all three are Chen's own.
-
-What lies behind the last checkpoint would be recomputed as soon as it was dropped. A schedule that keeps it
-needs no more memory, so it is kept.
+What lies behind the last checkpoint would be recomputed as soon as it was dropped, so it is kept.
 """
 
 from __future__ import annotations
@@ -44,10 +39,10 @@ from checkmate.units import format_bytes
 def cheapest_that_fits(
     problem: Problem, name: str, candidates: Iterable[list[int]], options: SolveOptions, listener: Listener
 ) -> SolveResult:
-    """Return the cheapest of the ``candidates`` (steps) within the budget.
+    """Return the cheapest of the ``candidates`` (steps) within the budget, else LIMIT with their least peak.
 
-    If none fits, the result is LIMIT with the least peak among them. The candidates are tried until the time
-    limit or until cancelled. They say nothing about other schedules, so there is no bound.
+    They are tried until the time limit or until cancelled, and say nothing about other schedules: there is no
+    bound.
     """
     started = time.perf_counter()
     graph = problem.graph
@@ -75,14 +70,13 @@ def cheapest_that_fits(
 
 
 def not_a_chain(problem: Problem, name: str, instead: str) -> SolveResult:
-    """Return LIMIT, for a method that is defined for chains only."""
     branches = f"{name} is for networks that are one chain of layers, but {problem.graph.name!r} branches"
     sentence = f"{branches}; use {instead}"
     return without_schedule(problem, name, SolveStatus.LIMIT, sentence, seconds=0.0)
 
 
 def forward_bytes(graph: Graph, end: int) -> list[int]:
-    """Return the bytes that each of the first ``end`` ops writes."""
+    """The bytes that each of the first ``end`` ops writes."""
     owned = graph.owner == range(graph.m)
     return [
         sum(graph.values[value].bytes for value in graph.ops[op].outputs if owned[value]) for op in range(end)
@@ -93,15 +87,14 @@ _SEGMENT_SIZES = 24  # how many sizes the greedy variants try ("search over para
 
 
 def every_sqrt(candidates: Sequence[int]) -> set[int]:
-    """Return about √n of the candidates, evenly spaced."""
     stride = max(1, round(math.sqrt(len(candidates))))
     return set(candidates[stride - 1 :: stride])
 
 
 def by_segment_size(graph: Graph, candidates: Sequence[int]) -> Iterator[set[int]]:
-    """Yield the sets of Chen's greedy algorithm for a range of segment sizes.
+    """Yield the sets of Chen's greedy algorithm (their algorithm 3) for a range of segment sizes.
 
-    This is their algorithm 3: a candidate ends a segment once the segment exceeds the size.
+    A candidate ends a segment once the segment exceeds the size.
     """
     written = forward_bytes(graph, forward_end(graph))
     total = sum(written)
@@ -131,10 +124,6 @@ class ChenSolver:
     name: str
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return its cheapest schedule within the budget.
-
-        If none fits, the result is LIMIT with the least peak among them.
-        """
         graph, (_, rule, *among) = problem.graph, self.name.split("-")
         if not among and not is_forward_chain(graph):
             return not_a_chain(problem, self.name, f"{self.name}-ap or {self.name}-linear")
@@ -145,7 +134,6 @@ class ChenSolver:
 
 
 def checkpointed(graph: Graph, chosen: set[int]) -> list[int]:
-    """Return the steps for a set of checkpoints."""
     end = forward_end(graph)
     held = chosen | set(range(max(chosen, default=-1) + 1, end))
     return without_useless(graph, steps_with_checkpoints(graph, {end: held}))
@@ -160,13 +148,9 @@ chen_greedy_linear = partial(ChenSolver, "chen-greedy-linear")
 
 
 class KeepAllSolver:
-    """Keep every value until its last use.
-
-    The cost is optimal, but the schedule is feasible only if the plain step fits.
-    """
+    """The plain step, of least cost, or LIMIT, which says nothing about other schedules."""
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the plain step, or LIMIT if it does not fit. LIMIT says nothing about other schedules."""
         started = time.perf_counter()
         graph = problem.graph
         peak = simulate(graph, Schedule.plain(graph)).peak_bytes
@@ -191,15 +175,11 @@ _MOST_STEPS = 400
 
 
 def beta(slots: int, repeats: int) -> int:
-    """Return C(slots + repeats, slots), the length of a chain.
-
-    It is the longest chain that ``slots`` reverse with no step repeated more than ``repeats`` times.
-    """
+    """C(slots + repeats, slots): the longest chain that ``slots`` reverse with no step repeated more."""
     return math.comb(slots + repeats, slots) if slots >= 0 and repeats >= 0 else 0
 
 
 def repeats_needed(length: int, slots: int) -> int:
-    """Return the least r with β(slots, r) >= ``length``."""
     repeats = 0
     while beta(slots, repeats) < length:
         repeats += 1
@@ -207,18 +187,16 @@ def repeats_needed(length: int, slots: int) -> int:
 
 
 def next_slot(length: int, slots: int) -> int:
-    """Return how many steps to advance before filling the next slot.
-
-    ``length`` > 1 is the chain's length, and ``slots`` > 1 include the slot of its start.
+    """How many steps to advance before filling the next slot; ``slots`` > 1 include that of the chain's
+    start.
     """
     repeats = repeats_needed(length, slots)
     return max(1, beta(slots, repeats - 2), length - beta(slots - 1, repeats))
 
 
 def held_slots(length: int, slots: int) -> list[frozenset[int]]:
-    """Return, per position of the chain, the positions whose outputs are held.
-
-    They are held while the position is reversed; there are at most ``slots`` - 1 of them.
+    """Per position of the chain, the positions whose outputs are held while it is reversed: fewer than
+    ``slots``.
     """
     held: list[frozenset[int]] = [frozenset()] * length
     stack = [(0, length, slots, frozenset[int]())]
@@ -246,10 +224,6 @@ class GriewankSolver:
     name = "griewank"
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return its cheapest schedule within the budget.
-
-        If none fits, the result is LIMIT with the least peak among them.
-        """
         return cheapest_that_fits(problem, self.name, _schedules(problem.graph), options, listener)
 
 
@@ -286,11 +260,10 @@ def _reversal_positions(graph: Graph, length: int) -> list[int]:
 
 
 def whole_segments(graph: Graph, budget_bytes: int) -> list[SolveResult]:
-    """Return schedules that recompute all between checkpoints.
+    """Schedules within the budget, the cheapest first, that recompute all between checkpoints.
 
-    They are Chen et al.'s (arXiv 1604.06174, algorithm 3) for articulation points, as ``jax.checkpoint`` and
-    ``tf.recompute_grad`` make them around blocks. All request at most ``budget_bytes``; the cheapest is the
-    first.
+    They are Chen et al.'s for articulation points, as ``jax.checkpoint`` and ``tf.recompute_grad`` make them
+    around blocks.
     """
     found = []
     for chosen in by_segment_size(graph, articulation_points(graph)):

@@ -1,5 +1,3 @@
-"""Bounds on memory for every schedule of a graph."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -19,12 +17,10 @@ from checkmate.units import format_bytes_apart
 
 @dataclass(frozen=True)
 class WorkingSet:
-    """The least memory that some op needs by itself.
+    """The least memory that some op needs by itself, fixed bytes included.
 
-    ``bytes``: the need, fixed bytes included.
-    ``op``: the op that needs it.
-    ``values``: the values that are live together.
-    ``at_end``: whether these are the kept values at the end; ``op`` then makes the last of them.
+    ``values``: those that are live together. ``at_end``: they are the kept values at the end, and ``op``
+    makes the last of them.
     """
 
     bytes: int
@@ -34,12 +30,10 @@ class WorkingSet:
 
 
 def working_set_bound(graph: Graph) -> WorkingSet:
-    """Return the largest need of a single op, a lower bound on every peak.
+    """Return the largest need of a single op, a lower bound on every peak, in any order.
 
     An op needs its workspace and one buffer per distinct owner among its inputs and outputs, less the most
-    that its outputs can take over (each input and each output once). All of an op's inputs must be live when
-    it runs, so no schedule of any order has a smaller peak. The same holds for the sum of what must be live
-    at the end.
+    that its outputs can take over. The same holds for what must be live at the end.
     """
     owner = graph.owner.tolist()
     size = graph.value_bytes.tolist()
@@ -62,11 +56,10 @@ def _largest_first(graph: Graph, owners: Iterable[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class OpNeed:
-    """What must be in memory together while one op runs, part by part.
+    """What must be in memory together while one op runs.
 
-    ``read``, ``made``, ``held``: the values that own the buffers, largest first: those that the op reads,
-    those that it makes, and others that are live then. ``taken_over_bytes``: the most that its outputs can
-    take over from its inputs. ``bytes``: the sum, fixed bytes included.
+    ``read``, ``made``, ``held``: the owners of the buffers that it reads, makes, and that are live anyway,
+    largest first. ``bytes``: the sum, less ``taken_over_bytes``, fixed bytes included.
     """
 
     op: int
@@ -80,10 +73,7 @@ class OpNeed:
 
 
 def op_need(graph: Graph, index: int, live: Iterable[int] = ()) -> OpNeed:
-    """Return what the op needs, with ``live`` values that are held across it.
-
-    The sum is that of ``working_set_bound`` and, with the values that ``run_once_bound`` names, of that.
-    """
+    """What the op needs, with ``live`` values held across it; the sum is that of the two bounds here."""
     owner, size, op = graph.owner.tolist(), graph.value_bytes.tolist(), graph.ops[index]
 
     made = {owner[value] for value in op.outputs}
@@ -98,7 +88,7 @@ def op_need(graph: Graph, index: int, live: Iterable[int] = ()) -> OpNeed:
 
 
 def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | None:
-    """Return the error for a budget below the working set, or None. The error names the op and the values."""
+    """Return the error for a budget below the working set, or None."""
     need = working_set_bound(graph)
     if budget_bytes >= need.bytes:
         return None
@@ -112,10 +102,7 @@ def below_minimum(graph: Graph, budget_bytes: int) -> BudgetBelowMinimumError | 
 
 
 def below_working_set(problem: Problem, solver: str) -> SolveResult | None:
-    """Return INFEASIBLE if the budget is below some op's own need, else None.
-
-    This is proved for any order.
-    """
+    """Return INFEASIBLE if the budget is below some op's own need, in any order; else None."""
     error = below_minimum(problem.graph, problem.budget_bytes)
     if error is None:
         return None
@@ -131,11 +118,10 @@ def _kept_at_end(graph: Graph) -> WorkingSet:
 
 
 def taken_over_at_most(graph: Graph, index: int) -> int:
-    """Return the most bytes that the op's outputs can take over.
+    """Return the most bytes that the op's outputs can take over: the best matching of outputs to inputs.
 
-    This is the best matching of the outputs to the inputs that they may take over. Buffers that differ only
-    in which production of one owner they hold are counted once in the need, so at most one of them is
-    matched: a second one would be live in addition.
+    Buffers that differ only in which production of one owner they hold are counted once in the need, so at
+    most one of them is matched: a second one would be live in addition.
     """
     producer, owner, size = graph.producer, graph.owner, graph.value_bytes
     choices: dict[int, list[int]] = {}
@@ -194,7 +180,6 @@ def run_once_bound(graph: Graph) -> WorkingSet:
 
 
 def explain_below_bound(graph: Graph, budget_bytes: int, need: WorkingSet) -> str:
-    """Return a sentence on why a budget below ``need`` has no schedule."""
     names = [graph.values[value].name for value in need.values]
     held = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
     given, least = format_bytes_apart(budget_bytes, need.bytes)
@@ -203,11 +188,7 @@ def explain_below_bound(graph: Graph, budget_bytes: int, need: WorkingSet) -> st
 
 
 def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:
-    """Return, per buffer that is made once, the ops that it is live across.
-
-    The keys are the buffers' owners. The entries are bool[n]: the buffer is live while the op first runs, in
-    any schedule.
-    """
+    """Per owner of a buffer made once, bool[n]: it is live while the op first runs, in any schedule."""
     up, down = closures(graph)
     readers = graph.value_readers.lists()
     last_uses: dict[int, int] = {}  # ops before, or equal to, a read of a buffer's views; as bits

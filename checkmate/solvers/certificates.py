@@ -33,10 +33,10 @@ _ROOM = 1000.0  # the budget, in the program
 
 @dataclass(frozen=True)
 class CaseResult:
-    """Hold what the program says of one case.
+    """What the program says of one case. ``bound``: the cost in the graph's unit.
 
-    ``bound``: the cost in the graph's unit. ``short``: whether more memory than there is was bought.
-    ``multipliers``: rows and their numbers. ``shares``: the unknowns between 0 and 1, and their values.
+    ``short``: whether more memory than there is was bought. ``multipliers``: rows and their numbers.
+    ``shares``: the unknowns between 0 and 1, and their values.
     """
 
     bound: float
@@ -124,13 +124,12 @@ class RelaxedProgram:
         self._highs.resetGlobalScheduler(True)
 
     def raise_price(self, factor: float) -> None:
-        """Make memory beyond the budget dearer."""
         self.price *= factor
         for number in range(len(self._fits)):
             self._highs.changeColCost(self._count + number, self.price)
 
     def solve(self, case: dict[Var, int], seconds: float) -> CaseResult | None:
-        """Return what the program says if ``case`` is so; None: time is up."""
+        """What the program says if ``case`` is so; None: time is up."""
         import highspy
 
         for var in self._set.keys() | case.keys():
@@ -156,7 +155,7 @@ class RelaxedProgram:
 
 
 def row_names(rows: CutRows) -> list[tuple[Any, ...]]:
-    """Return the names of all rows that say something."""
+    """The names of all rows that say something."""
     last, names = len(rows.cuts), list[tuple[Any, ...]]()
     for op, facts in enumerate(rows.ops):
         intervals = [k for k in range(last + 1) if rows.box(("y", op, k))[1]]
@@ -182,9 +181,8 @@ _DEARER, _DEAREST = 1000.0, 1e13  # the price of memory beyond the budget
 
 @dataclass(frozen=True)
 class CaseProof:
-    """Hold a proof as a certificate writes it, and what it proves.
-
-    ``cost``: in the graph's unit; None: no schedule fits. ``cases``: how many sums it has.
+    """A proof of ``cases`` sums as a certificate writes it. ``cost``: in the graph's unit; None: no schedule
+    fits.
     """
 
     nodes: list[dict[str, Any]]
@@ -204,7 +202,7 @@ class _Case:
 
 @dataclass(frozen=True, eq=False)
 class CaseProver:
-    """Prove that no schedule costs less than ``target``; None: none fits.
+    """Proves that no schedule costs less than ``target``; None: none fits.
 
     ``graph``: as in its file. ``cuts``: op indices. ``until``: ``time.perf_counter`` at which to stop.
     """
@@ -217,9 +215,8 @@ class CaseProver:
     cancelled: Cancelled
 
     def prove(self) -> CaseProof | None:
-        """Return the best proof that there is time for.
-
-        It may prove less than the target. None: there was no time, or it does not show that none fits.
+        """Return the best proof that there is time for, maybe of less than the target; None: there is
+        none.
         """
         rows = CutRows(self.graph, self.budget_bytes, self.cuts)
         costs = [exact(0 if self.target is None else op["cost"]) for op in self.graph["ops"]]
@@ -305,11 +302,11 @@ _LOOKING = 0.3  # the share of the time that is spent on finding cuts
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Hold a certificate that was checked.
+    """A certificate that was checked; ``data`` is the file's content.
 
     ``cost``: no schedule within ``budget_bytes`` costs less, in the graph's unit; None: no schedule fits.
     ``bound``: the best bound that was known without a certificate; infinite where none fits. ``cases``: how
-    many sums it has. ``data``: the file's content.
+    many sums it has.
     """
 
     budget_bytes: int
@@ -332,10 +329,7 @@ def certificate_of(
     """Return the best certificate that there is time for; None: there is none.
 
     ``content``: the graph as in its file. ``known_cost``: of a schedule within the budget; nothing above it
-    is tried.
-
-    Raises:
-        SolverCrashedError: what was made does not hold, which is a fault of this program.
+    is tried. Raises SolverCrashedError if what was made does not hold, which is a fault of this program.
     """
     started = time.perf_counter()
     if below_minimum(graph, budget_bytes) is not None:

@@ -35,9 +35,7 @@ def with_schedule(
     assumptions: tuple[str, ...] = (),
     statistics: Mapping[str, Any] | None = None,
 ) -> SolveResult:
-    """Return OPTIMAL if ``lower_bound`` reaches the cost, else FEASIBLE.
-
-    A bound under assumptions gives FEASIBLE too.
+    """OPTIMAL if ``lower_bound`` reaches the cost under no assumptions, else FEASIBLE.
 
     Raises:
         SolverCrashedError: the schedule is not valid or is over the budget, or the bound contradicts it: a
@@ -67,12 +65,8 @@ def with_schedule(
 
 
 def require_true_bound(solver: str, lower_bound: float | None, cost: float) -> None:
-    """Require that a bound is not above the cost of a replayed schedule.
-
-    The bound makes no assumptions.
-
-    Raises:
-        SolverCrashedError: it is, by more than rounding.
+    """Raise SolverCrashedError if a bound without assumptions is above the cost of a replayed schedule, by
+    more than rounding.
     """
     if lower_bound is not None and lower_bound > cost * (1 + FALSE) + FALSE:
         raise SolverCrashedError(
@@ -83,7 +77,6 @@ def require_true_bound(solver: str, lower_bound: float | None, cost: float) -> N
 
 
 def shows_optimal(lower_bound: float | None, cost: float) -> bool:
-    """Return whether a bound leaves no room for a lower cost."""
     return lower_bound is not None and lower_bound >= cost * (1 - FALSE) - FALSE
 
 
@@ -98,10 +91,8 @@ def concluded(
     lower_bound: float | None = None,
     statistics: Mapping[str, Any] | None = None,
 ) -> SolveResult:
-    """Return the result of a solve that found ``steps``, or None.
-
-    Without steps it is INFEASIBLE where the bound is infinite, else CANCELLED, or LIMIT with the sentence
-    ``nothing``.
+    """The result of a solve that found ``steps``, or None: INFEASIBLE where the bound is infinite, else
+    CANCELLED, or LIMIT with the sentence ``nothing``.
     """
     if steps is not None:
         return with_schedule(
@@ -118,7 +109,6 @@ def concluded(
 
 
 def cancelled_before(problem: Problem, solver: str, seconds: float = 0.0) -> SolveResult:
-    """Return CANCELLED, for a solve that ended before there was a schedule."""
     return without_schedule(problem, solver, SolveStatus.CANCELLED, NOTHING_YET, seconds=seconds)
 
 
@@ -132,7 +122,6 @@ def without_schedule(
     lower_bound: float | None = None,
     statistics: Mapping[str, Any] | None = None,
 ) -> SolveResult:
-    """Return INFEASIBLE, LIMIT or CANCELLED, with the reason."""
     return SolveResult(
         status=status,
         solver=solver,
@@ -146,11 +135,8 @@ def without_schedule(
 
 
 class GivenOrderRun:
-    """One solve: the clock, the best schedule and bound, and the result.
-
-    ``best``: the steps of the cheapest schedule within the budget, None without one; ``cost``: its cost.
-    ``bound``: in the graph's cost unit, under ``assumptions``.
-    ``begun``, ``until``: times of ``time.perf_counter``.
+    """One solve: the clock, the best schedule and bound, and the result. ``bound``: in the graph's cost unit,
+    under ``assumptions``.
     """
 
     def __init__(
@@ -170,11 +156,9 @@ class GivenOrderRun:
         self.bound = problem.graph.base_cost
 
     def left(self) -> float:
-        """Return the seconds that are left."""
         return self.until - time.perf_counter()
 
     def should_stop(self) -> bool:
-        """Return whether time is up or the solve is cancelled."""
         return self.left() <= 0 or self.listener.cancelled()
 
     def exclude(self, seconds: float) -> None:
@@ -183,17 +167,14 @@ class GivenOrderRun:
         self.until += seconds
 
     def is_proved(self) -> bool:
-        """Return whether the bound proves the best, or to the gap asked for."""
+        """Whether the bound proves the best, or to the gap asked for."""
         return self.best is not None and (
             self.cost * PROVED_BY_LIBRARY <= self.bound
             or self.cost - self.bound <= self.options.gap * self.cost
         )
 
     def take(self, steps: Sequence[int]) -> CheckReport:
-        """Take a schedule if it fits and is the best so far; return its check.
-
-        Recomputations that nobody reads are left out.
-        """
+        """Take a schedule, without recomputations that nobody reads, if it fits and is the best so far."""
         plan = without_useless(self.graph, steps)
         report = check(self.graph, plan, budget_bytes=self.problem.budget_bytes)
         if report.ok and report.cost < self.cost:
@@ -237,10 +218,8 @@ class GivenOrderRun:
         assumptions: tuple[str, ...] | None = None,
         provable: bool = True,
     ) -> SolveResult:
-        """Return the result with ``steps``, OPTIMAL if ``bound`` proves it.
-
-        ``assumptions``: those of the bound, if not the run's. ``provable``: whether the bound may prove
-        anything.
+        """OPTIMAL if ``bound`` proves it, under ``assumptions`` (else the run's). ``provable``: whether it
+        may.
         """
         result = with_schedule(
             self.problem,
@@ -268,10 +247,8 @@ class GivenOrderRun:
         cancelled: bool = False,
         instead: str = "another order may have one",
     ) -> SolveResult:
-        """Return CANCELLED or LIMIT, with the reason.
-
-        ``infeasible``: no schedule exists under the assumptions, which is LIMIT too. ``instead``: what may
-        help then. ``cancelled``: whether the solve is known to be cancelled.
+        """CANCELLED or LIMIT. ``infeasible``: none exists under the assumptions, which is LIMIT too;
+        ``instead``: what may help then.
         """
         if cancelled or self.listener.cancelled():
             return self.without_schedule(SolveStatus.CANCELLED, NOTHING_YET, statistics)

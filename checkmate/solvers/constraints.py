@@ -1,11 +1,9 @@
 """Constraints on a schedule: values always kept, ops never run again.
 
 An op that runs once has its outputs retained from that run to their last use, because nothing else could make
-them again. So "always keep this value" and "never recompute this op" are the same to a solver:
-``recomputable`` is cleared on the value's producer or on the op. ``constrained`` makes such a graph, and
-``result_for_original`` carries a result back to the graph that was asked about. Solvers know nothing of
-constraints. What they prove holds for schedules that keep the constraints, and the result says so in its
-assumptions.
+them again. So both are the same to a solver: ``recomputable`` is cleared on the value's producer or on the
+op. Solvers know nothing of constraints; what they prove holds for schedules that keep them, and the result's
+assumptions say so.
 """
 
 from __future__ import annotations
@@ -62,7 +60,6 @@ class Constraints:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Return each constraint in words, as a result's ``assumptions`` state it."""
         said = [
             *(f"value {name!r} always kept" for name in self.keep),
             *(f"layer {name!r} always kept" for name in self.keep_groups),
@@ -72,7 +69,6 @@ class Constraints:
         return tuple(said if self.recompute_gradients else [*said, NO_GRADIENT_RECOMPUTE])
 
     def to_json(self) -> dict[str, Any]:
-        """Return lists of names, and ``recompute_gradients``."""
         return {
             **{name: list(getattr(self, name)) for name in _NAMED},
             "recompute_gradients": self.recompute_gradients,
@@ -80,10 +76,8 @@ class Constraints:
 
     @classmethod
     def from_json(cls, data: Any) -> Constraints:
-        """Read what ``to_json`` returned; fields may be left out.
-
-        Raises:
-            FormatError: the message names the field.
+        """Read what ``to_json`` returned; fields may be left out. A FormatError names the field that is
+        wrong.
         """
         if not isinstance(data, Mapping):
             raise FormatError(f"constraints: {data!r} is not an object")
@@ -110,9 +104,7 @@ class Constraints:
         never_recompute: Iterable[str] = (),
         recompute_gradients: bool = True,
     ) -> Constraints:
-        """Sort names that a user writes into values, ops and layers.
-
-        If a name fits both, a value or an op is chosen before a layer.
+        """Sort names that a user writes into values, ops and layers; values and ops come before layers.
 
         Raises:
             UnknownNameError: a name is neither.
@@ -197,9 +189,7 @@ def _constrained_ops(graph: Graph, constraints: Constraints) -> Iterator[int]:
 
 
 def run_once(graph: Graph, constraints: Constraints) -> NDArray[np.bool_]:
-    """Return bool[n]: whether the op may run only once.
-
-    Either the graph or a constraint says so.
+    """Return bool[n]: whether the graph or a constraint forbids a second run.
 
     Raises:
         UnknownNameError: a constraint names something the graph does not have.
@@ -210,13 +200,10 @@ def run_once(graph: Graph, constraints: Constraints) -> NDArray[np.bool_]:
 
 
 def constrained(graph: Graph, constraints: Constraints) -> Graph:
-    """Return ``graph`` with ``recomputable`` cleared for the constraints.
+    """Return ``graph`` with ``recomputable`` cleared for the constraints; ``graph`` itself if none clears it.
 
-    Returns ``graph`` itself if no constraint does. Otherwise the new graph has its own fingerprint, and a
-    schedule made for it goes back with ``result_for_original``.
-
-    Raises:
-        UnknownNameError: a constraint names something the graph does not have.
+    Otherwise the new graph has its own fingerprint, and ``result_for_original`` takes its schedules back.
+    Raises what ``run_once`` raises.
     """
     once = run_once(graph, constraints)
     if not (once & graph.recomputable).any():
@@ -226,10 +213,10 @@ def constrained(graph: Graph, constraints: Constraints) -> Graph:
 
 
 def start_for_constrained(graph: Graph, limited: Graph, start: Schedule | None) -> Schedule | None:
-    """Return ``start``, a schedule of ``graph``, as a schedule of ``limited``.
+    """Return ``start``, a schedule of ``graph``, as one of ``limited``; None if it was made for another
+    graph.
 
-    What may not run again is held from its first run instead, so the schedule may need more memory than
-    ``start``. Returns None if there is no start, or it was made for another graph.
+    What may not run again is held from its first run instead, so it may need more memory than ``start``.
     """
     if start is None or start.graph_fingerprint == limited.fingerprint:
         return start
@@ -242,9 +229,7 @@ def start_for_constrained(graph: Graph, limited: Graph, start: Schedule | None) 
 def result_for_original(
     graph: Graph, limited: Graph, constraints: Constraints, result: SolveResult
 ) -> SolveResult:
-    """Return ``result``, found for ``limited``, as a result for ``graph``.
-
-    The steps are the same; the constraints are added to its assumptions.
+    """Return ``result``, found for ``limited``, for ``graph``, with the constraints among its assumptions.
 
     Raises:
         SolverCrashedError: the steps are no schedule of ``graph`` within the budget, or break a constraint.
@@ -271,18 +256,18 @@ def result_for_original(
 
 
 def merge_assumptions(first: Sequence[str], then: Sequence[str]) -> tuple[str, ...]:
-    """Return both lists of sentences, each sentence once."""
+    """Both lists of sentences, each sentence once."""
     return tuple(dict.fromkeys([*first, *then]))
 
 
 def list_assumptions(assumptions: Sequence[str], most: int = 6) -> str:
-    """Return the assumptions in one line; those beyond ``most`` are counted."""
+    """The assumptions in one line; those beyond ``most`` are counted."""
     left = len(assumptions) - most
     return ", ".join([*assumptions[:most], *([f"and {left} more"] if left > 0 else [])])
 
 
 class ConstrainedListener(ForwardingListener):
-    """A listener that adds the constraints to every bound."""
+    """Adds the constraints to every bound."""
 
     def __init__(self, listener: Listener, constraints: Constraints) -> None:
         super().__init__(listener)

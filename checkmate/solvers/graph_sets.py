@@ -1,4 +1,4 @@
-"""Find the ops before and after each op; a set is a number's bits."""
+"""Sets of ops, each the bits of a whole number, and buffers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from checkmate.ir.graph import Graph
 
 
 def buffer_owners(graph: Graph) -> list[int]:
-    """Return the produced values that own a buffer of at least one byte."""
+    """The produced values that own a buffer of at least one byte."""
     return [
         v for v in range(graph.m) if graph.producer[v] >= 0 and graph.owner[v] == v and graph.values[v].bytes
     ]
 
 
 def touching_ops(graph: Graph, owner: int) -> list[int]:
-    """Return the ops after which the owner's buffer may die, in order.
-
-    They are its producer and the readers of it and its views.
+    """The owner's producer and the readers of it and its views, in order: after one of them its buffer may
+    die.
     """
     tree = np.flatnonzero(graph.owner == owner).tolist()
     return sorted(
@@ -31,10 +30,11 @@ def touching_ops(graph: Graph, owner: int) -> list[int]:
 
 @dataclass(frozen=True)
 class TakeOverGroup:
-    """Outputs of one op that compete for the same inputs' buffers.
+    """Outputs of one op that compete for the same inputs' buffers:
 
-    At most ``most`` of ``inputs`` (owners) are taken over. ``tangled``: whether greedy pairing may find less
-    than the best.
+    at most ``most`` of ``inputs`` (owners) are taken over.
+
+    ``tangled``: whether greedy pairing may find less than the best; then one take-over is counted.
     """
 
     inputs: tuple[int, ...]
@@ -44,10 +44,6 @@ class TakeOverGroup:
 
 
 def take_over_groups(graph: Graph, op: int) -> list[TakeOverGroup]:
-    """Return the op's take-over pairs, grouped by what they compete for.
-
-    A group in which greedy pairing may find less than the best counts one take-over.
-    """
     producer, owner, size = graph.producer, graph.owner, graph.value_bytes
     groups: list[tuple[set[int], set[int], set[tuple[int, int]]]] = []
     for output, read in graph.ops[op].takes_over:
@@ -69,10 +65,7 @@ def take_over_groups(graph: Graph, op: int) -> list[TakeOverGroup]:
 
 
 def closures(graph: Graph) -> tuple[list[int], list[int]]:
-    """Return, per op, all ops that it needs, and all that need it.
-
-    Whatever an op needs indirectly is in its set; the op itself is not.
-    """
+    """Per op, all ops that it needs, and all that need it, without the op itself."""
     before, after = graph.predecessors.lists(), graph.successors.lists()
     up, down = [0] * graph.n, [0] * graph.n
     for op in range(graph.n):
@@ -85,9 +78,8 @@ def closures(graph: Graph) -> tuple[list[int], list[int]]:
 
 
 class LazyClosure:
-    """The same sets, each found when it is first asked for.
-
-    ``steps``: the ops one step before or after each op.
+    """One of the ``closures``, each set found when it is first asked for. ``steps``: the ops one step before
+    or after.
     """
 
     def __init__(self, steps: Rows) -> None:
@@ -111,6 +103,6 @@ class LazyClosure:
 
 
 def members(bits: int, n: int) -> NDArray[np.bool_]:
-    """Return bool[n]: which of n ops are in a set."""
+    """bool[n]: which of n ops are in a set."""
     raw = np.frombuffer(bits.to_bytes((n + 7) // 8, "little"), np.uint8)
     return np.unpackbits(raw, bitorder="little")[:n].astype(np.bool_)

@@ -23,9 +23,8 @@ _LEAVE_S = 0.1  # beyond the time limit, before HiGHS is told to stop: it mostly
 
 @dataclass(frozen=True, eq=False)
 class PackedRows:
-    """A matrix by rows.
-
-    Row ``i`` has ``columns[starts[i]:starts[i + 1]]`` with ``values``, between ``low[i]`` and ``high[i]``.
+    """A matrix by rows: row ``i`` has ``columns[starts[i]:starts[i + 1]]`` with ``values``, and is in [low,
+    high].
     """
 
     starts: NDArray[np.int32]
@@ -38,14 +37,12 @@ class PackedRows:
 def silent_highs() -> Any:
     """Return a new HiGHS that never prints.
 
-    A new ``highspy.Highs`` sets its callbacks before it can be told to be silent. From 1.16 on it prints its
+    A ``highspy.Highs`` sets its callbacks before it can be told to be silent, and from 1.16 on prints its
     name then, to standard output, where an answer in JSON may be expected.
     """
     import highspy
 
     class Silent(highspy.Highs):  # type: ignore[misc]
-        """HiGHS that is silent from its first call on."""
-
         def enableCallbacks(self) -> None:  # noqa: N802 (highspy's name)
             self.silent()
             super().enableCallbacks()
@@ -62,7 +59,7 @@ def linear_program(
     offset: float = 0.0,
     whole: NDArray[np.bool_] | None = None,
 ) -> Any:
-    """Return HiGHS's program: minimise ``cost`` · x + ``offset``; ``whole``: the integer columns, if any."""
+    """HiGHS's program: minimise ``cost`` · x + ``offset``; ``whole``: the integer columns, if any."""
     import highspy
 
     lp = highspy.HighsLp()
@@ -85,14 +82,11 @@ class HighsListener:
         self.best_bound = -math.inf
         self.closed = False
 
-    def solution(self, columns: NDArray[np.float64]) -> None:
-        """Take a better solution."""
+    def solution(self, columns: NDArray[np.float64]) -> None: ...
 
-    def bound(self, bound: float) -> None:
-        """Take a better bound."""
+    def bound(self, bound: float) -> None: ...
 
     def subscribe(self, highs: Any) -> None:
-        """Hear what ``highs`` finds in its next run."""
         highs.cbMipInterrupt.subscribe(self._on_interrupt)
         highs.cbMipImprovingSolution.subscribe(self._on_solution)
 
@@ -113,8 +107,8 @@ def run_highs(
 ) -> bool:
     """Solve in a thread until the end, ``until`` (``time.perf_counter``) or a cancel.
 
-    Returns False if it did not end within ``grace_s`` after it was told to stop; then it ends later. A
-    process that ends under a running HiGHS aborts; it waits for the thread unless ``daemon``.
+    False: it did not end within ``grace_s`` after it was told to stop, and ends later. A process that ends
+    under a running HiGHS aborts; it waits for the thread unless ``daemon``.
     """
     over = threading.Event()
     threading.Thread(target=_solve, args=(highs, over), name=name, daemon=daemon).start()
@@ -180,7 +174,6 @@ class HighsProgram:
 
     @property
     def engine_status(self) -> str:
-        """Return HiGHS's own word for how it ended."""
         return str(self.highs.modelStatusToString(self.highs.getModelStatus()))
 
     @property
@@ -189,7 +182,6 @@ class HighsProgram:
 
     @property
     def infeasible(self) -> bool:
-        """Return whether the program is proved to be infeasible; its objective is bounded below."""
         return self.highs.getModelStatus() in (self._kinds.kInfeasible, self._kinds.kUnboundedOrInfeasible)
 
     @property
@@ -198,7 +190,7 @@ class HighsProgram:
 
     @property
     def bound(self) -> float:
-        """Return the lower bound that the search proved; -inf if it has none."""
+        """The lower bound that the search proved; -inf if it has none."""
         bound = float(self.highs.getInfo().mip_dual_bound)
         return bound if abs(bound) < HIGHS_INFINITY else -math.inf
 
@@ -210,10 +202,10 @@ class HighsProgram:
 
     @property
     def reduced_costs(self) -> NDArray[np.float64]:
-        """Return, of a relaxation that was solved, what moving a column off its bound costs per unit."""
+        """Of a relaxation that was solved: what moving a column off its bound costs per unit."""
         return np.asarray(self.highs.getSolution().col_dual, np.float64)
 
     @property
     def row_prices(self) -> NDArray[np.float64]:
-        """Return, of a relaxation that was solved, what each row costs per unit."""
+        """Of a relaxation that was solved: what each row costs per unit."""
         return np.abs(np.asarray(self.highs.getSolution().row_dual, np.float64))

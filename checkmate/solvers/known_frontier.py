@@ -1,8 +1,7 @@
 """What is known about a graph's trade-off of memory against cost.
 
-A schedule answers every budget that its peak fits. A lower bound proved for a budget holds for every smaller
-one. So a few of each answer any budget at once, with the best schedule that fits and the best bound that
-holds. The knowledge only ever improves.
+A schedule answers every budget that its peak fits; a bound proved for a budget holds for every smaller one.
+So a few of each answer any budget at once, and the knowledge only ever improves.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ _SAME = 1e-12  # costs that differ by less than this share count as equal
 class FrontierPoint:
     """One schedule that no other known one beats in both peak and cost.
 
-    ``peak_bytes`` includes the fixed bytes; ``cost`` is in the graph's unit. ``budget_bytes``: what it was
-    made for; ``solver`` made it, in ``seconds``.
+    ``peak_bytes`` includes the fixed bytes; ``solver`` made it for ``budget_bytes``, in ``seconds``.
     """
 
     schedule: Schedule
@@ -42,10 +40,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True)
 class BudgetAnswer:
-    """What is known for one budget.
-
-    ``lower_bound`` holds for any order of execution; it is infinite if no schedule exists (``infeasible``).
-    """
+    """What is known for one budget. ``lower_bound``: in any order; infinite if no schedule exists."""
 
     budget_bytes: int
     point: FrontierPoint | None
@@ -57,7 +52,7 @@ class BudgetAnswer:
 
     @property
     def gap(self) -> float | None:
-        """Return (cost - bound) / cost; None if no schedule is known."""
+        """(cost - bound) / cost; None if no schedule is known."""
         if self.point is None:
             return None
         return (
@@ -66,10 +61,9 @@ class BudgetAnswer:
 
 
 class Frontier:
-    """Known schedules, by rising peak, and known bounds, by rising budget.
+    """Known schedules, by rising peak, and known bounds, by rising budget; costs and bounds fall.
 
-    The schedules' costs and the bounds fall. All belong to one graph as it is: do not add what was found or
-    proved under further constraints.
+    All belong to one graph as it is: do not add what was found or proved under further constraints.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -78,7 +72,6 @@ class Frontier:
         self._bounds: list[tuple[int, float]] = []
 
     def copy(self) -> Frontier:
-        """Return a frontier that knows the same."""
         other = Frontier(self.graph)
         other._points, other._bounds = list(self._points), list(self._bounds)
         return other
@@ -89,10 +82,7 @@ class Frontier:
 
     @property
     def bounds(self) -> tuple[tuple[int, float], ...]:
-        """Return (budget in bytes, lower bound) by rising budget.
-
-        A bound holds for every budget up to its own.
-        """
+        """(budget in bytes, lower bound); each holds for every budget up to its own."""
         return tuple(self._bounds)
 
     def __iter__(self) -> Iterator[FrontierPoint]:
@@ -113,7 +103,7 @@ class Frontier:
         """Add a schedule after the independent check; None if it is not new.
 
         A schedule that was replayed is a fact: a bound that it contradicts was wrong, and is dropped.
-        ``report``: the check of these steps on this graph, if another process already made it.
+        ``report``: the check of these steps, if another process already made it.
 
         Raises:
             ScheduleError: it is no schedule of this graph, or its peak is over ``budget_bytes``.
@@ -153,10 +143,9 @@ class Frontier:
         return point
 
     def add_bound(self, budget_bytes: int, lower_bound: float) -> bool:
-        """Add a bound on the cost of every schedule within ``budget_bytes``.
+        """Add a bound for any order, infinite if there is no schedule; return whether it is new.
 
-        It holds for any order; infinite means that there is no schedule. Returns whether the bound is new. A
-        bound that a known schedule contradicts is not added.
+        A bound that a known schedule contradicts is not added.
         """
         if not lower_bound > self.bound(budget_bytes):  # NaN is not a bound either
             return False
@@ -170,7 +159,7 @@ class Frontier:
         return True
 
     def add_result(self, result: SolveResult) -> FrontierPoint | None:
-        """Add what a solver found and proved. What holds under assumptions only is left out."""
+        """Add what a solver found and proved; a bound under assumptions is left out."""
         point = None
         if result.schedule is not None:
             point = self.add(
@@ -187,23 +176,17 @@ class Frontier:
         return point
 
     def best(self, budget_bytes: int) -> FrontierPoint | None:
-        """Return the cheapest known schedule whose peak fits."""
         place = bisect.bisect([p.peak_bytes for p in self._points], budget_bytes)
         return self._points[place - 1] if place else None
 
     def bound(self, budget_bytes: int) -> float:
-        """Return the best bound known for ``budget_bytes``.
-
-        It is at least the cost of computing every op once.
-        """
         place = bisect.bisect_left([b for b, _ in self._bounds], budget_bytes)
         return self._bounds[place][1] if place < len(self._bounds) else self.graph.base_cost
 
     def answer(self, budget_bytes: int) -> BudgetAnswer:
-        """Return the best schedule and bound; takes microseconds."""
         return BudgetAnswer(budget_bytes, self.best(budget_bytes), self.bound(budget_bytes))
 
     @property
     def infeasible_below(self) -> int:
-        """Return the largest budget proved to have no schedule; 0 where none is."""
+        """The largest budget proved to have no schedule; 0 where none is."""
         return max((b for b, low in self._bounds if math.isinf(low)), default=0)

@@ -1,5 +1,3 @@
-"""Listeners that several packages use: cancelling, forwarding, cost-capped."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,8 +7,6 @@ from checkmate.solvers.problem import Listener
 
 
 class CancelListener(Listener):
-    """Cancels when a function says so."""
-
     def __init__(self, cancelled: Cancelled) -> None:
         self._cancelled = cancelled
 
@@ -44,11 +40,7 @@ class ForwardingListener(Listener):
 
 
 class CostCapListener(CancelListener):
-    """Stop a solve once it is known whether its cost can be at most ``cap``.
-
-    Without ``cap`` it is never stopped. ``lower_bound``: what was proved about the cost. ``settled``: the
-    question has its answer.
-    """
+    """Stops a solve once it is known whether its cost can be at most ``cap``, if there is one."""
 
     def __init__(self, cap: float | None, cancelled: Cancelled) -> None:
         super().__init__(cancelled)

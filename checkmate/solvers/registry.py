@@ -1,7 +1,4 @@
-"""The table of solvers: names, where they are, what they need and can do.
-
-Nothing here loads a solver library.
-"""
+"""The table of solvers; nothing here loads a solver library."""
 
 from __future__ import annotations
 
@@ -17,11 +14,7 @@ F = SolverFeature
 
 @dataclass(frozen=True)
 class SolverEntry:
-    """One solver.
-
-    ``target``: ``module:class``, or ``module:function`` for a function that makes one.
-    ``requires``: the modules that it imports when it runs.
-    """
+    """One solver. ``target``: ``module:class``; ``requires``: the modules that it imports when it runs."""
 
     name: str
     target: str
@@ -31,15 +24,11 @@ class SolverEntry:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Return the required modules that are not installed. They are not imported."""
+        """The required modules that are not installed. They are not imported."""
         return tuple(name for name in self.requires if importlib.util.find_spec(name) is None)
 
     def load(self) -> Solver:
-        """Return the solver itself.
-
-        Raises:
-            SolverUnavailableError: a library it needs is not installed.
-        """
+        """Raise SolverUnavailableError if a library it needs is not installed."""
         if self.missing:
             raise SolverUnavailableError(
                 f"solver {self.name!r} needs {', '.join(self.missing)}, which is not installed",
@@ -183,16 +172,11 @@ BASELINES: tuple[str, ...] = (
 
 
 def solver_names() -> tuple[str, ...]:
-    """Return the names of all solvers, available or not."""
     return tuple(entry.name for entry in SOLVERS)
 
 
 def find_solver(name: str) -> SolverEntry:
-    """Return the entry called ``name``.
-
-    Raises:
-        SolverUnavailableError: there is none.
-    """
+    """Raise SolverUnavailableError if there is none."""
     for entry in SOLVERS:
         if entry.name == name:
             return entry

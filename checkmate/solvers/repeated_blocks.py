@@ -47,10 +47,7 @@ class RepeatedSection:
 
 @dataclass(frozen=True)
 class Repeats:
-    """The equal blocks of a step, in its forward and its backward pass.
-
-    The backward section runs through the blocks from last to first.
-    """
+    """The equal blocks of a step; the backward section runs through them from last to first."""
 
     forward: RepeatedSection
     backward: RepeatedSection
@@ -61,7 +58,6 @@ class Repeats:
 
 
 def find_repeats(graph: Graph) -> Repeats | None:
-    """Return the equal blocks of ``graph``; None if it has none."""
     looks = _looks(graph)
     late = graph.late
     turn = int(np.argmax(late)) if late.any() else graph.n
@@ -121,9 +117,8 @@ def _longest_true(flags: NDArray[np.bool_]) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """A step with fewer blocks.
+    """A step with ``left`` blocks. ``ops``: int64[n], which op of the whole each of its ops is.
 
-    ``ops``: int64[n], which op of the whole each of its ops is. ``left``: how many blocks it has.
     ``forward``: where its own blocks are in the forward pass.
     """
 
@@ -149,9 +144,8 @@ class _Gap:
 
 
 def shrink(graph: Graph, repeats: Repeats, left: int) -> Shrunk | None:
-    """Return the step with ``left`` blocks; None if it cannot be made.
-
-    ``left`` is at least 3. The blocks that go are in the middle.
+    """Return the step with ``left`` blocks, at least 3, without those in the middle; None if it cannot be
+    made.
     """
     away = repeats.count - left
     if away < 1:
@@ -199,12 +193,9 @@ def _backward_gap(graph: Graph, repeats: Repeats, forward: _Gap, away: int) -> _
 
 
 def _without(graph: Graph, gaps: tuple[_Gap, _Gap], after: int) -> tuple[Graph, NDArray[np.int64]]:
-    """Return the graph without the gaps, and which ops stayed.
+    """Return the graph without the gaps, and which ops stayed; GraphError if what is left is not a step.
 
     From op ``after`` on, what only reads from the gaps goes too: the updates of the blocks that went.
-
-    Raises:
-        GraphError: what is left is not a step.
     """
     gone = np.zeros(graph.n, np.bool_)
     for gap in gaps:
@@ -255,7 +246,7 @@ _ENDS = 2  # blocks at either end that stand for themselves; those between are t
 
 
 def dropped_ops(graph: Graph, steps: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return bool[n]: whether a forward op runs again in the backward pass."""
+    """bool[n]: whether a forward op runs again in the backward pass."""
     late = graph.late
     turn = int(np.argmax(late[steps])) if late[steps].any() else len(steps)
     again = np.zeros(graph.n, np.bool_)
@@ -264,7 +255,7 @@ def dropped_ops(graph: Graph, steps: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def spread(shrunk: Shrunk, repeats: Repeats, whole: Graph, again: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return bool[N]: ``again`` of the small step, for the whole step's ops."""
+    """bool[N]: ``again`` of the small step, for the whole step's ops."""
     found = np.zeros(whole.n, np.bool_)
     found[shrunk.ops] = again
     section, small = repeats.forward, shrunk.forward
@@ -285,9 +276,8 @@ def _twin(block: int, count: int, small: int) -> int:
 
 
 def steps_without(graph: Graph, again: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return the given order, with the ops ``again`` made once more.
-
-    They run again when a late op first needs them. ``again`` names ops before the first late one.
+    """The given order, with the ops ``again``, before the first late one, made once more when one first needs
+    them.
     """
     late = graph.late
     turn = int(np.argmax(late)) if late.any() else graph.n
@@ -348,7 +338,7 @@ class BlocksOf:
 
 
 def blocks_of(graph: Graph) -> Blocks | None:
-    """Return the blocks to begin from; None where there are too few."""
+    """None where there are too few blocks."""
     repeats = find_repeats(graph) if graph.n >= _LEAST_OPS else None
     if repeats is None:
         return None
@@ -371,8 +361,8 @@ def repeated_schedules(
 ) -> Iterator[NDArray[np.int32]]:
     """Yield schedules that fit, each cheaper than the one before.
 
-    ``blocks`` are those of the problem's graph. Nothing is yielded where no schedule fits. Ends after
-    ``rounds``, each longer than the one before, at ``until`` (of ``time.perf_counter``) or when cancelled.
+    ``blocks`` are those of the problem's graph. Ends after ``rounds``, each longer than the one before, at
+    ``until`` (of ``time.perf_counter``) or when cancelled.
     """
     join = _Join(problem, blocks.repeats, blocks.shrunk, seed)
     yield from join.schedules(_ROUNDS[:rounds], until, cancelled)
@@ -391,10 +381,6 @@ class _Join:
     def schedules(
         self, rounds: Sequence[int], until: float, cancelled: Cancelled
     ) -> Iterator[NDArray[np.int32]]:
-        """Yield schedules that fit, each cheaper than the one before.
-
-        ``rounds``: the moves of the search in each round.
-        """
         small, budget = self.shrunk.graph, self._small_budget()
         scaled, start = build_model(small), np.arange(small.n, dtype=np.int32)
         for moves in rounds:

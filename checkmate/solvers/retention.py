@@ -1,7 +1,6 @@
 """Turn what is retained into a sequence of steps, in the given order.
 
-There are two forms: per stage (the paper's S, here per value), and per backward op (checkpoints). In both,
-what is missing is recomputed by the smallest chain that leads to it. So the resulting R is the least one for
+What is missing is recomputed by the smallest chain that leads to it, so the resulting R is the least one for
 the retention (Jain et al., algorithm 2).
 """
 
@@ -17,17 +16,14 @@ from checkmate.ir.graph import Graph, Phase
 
 
 def forward_end(graph: Graph) -> int:
-    """Return the index after the last forward or loss op.
-
-    The ops before it are the forward pass of the given order.
-    """
+    """The index after the last forward or loss op."""
     return (
         max((i for i, op in enumerate(graph.ops) if op.phase in (Phase.FORWARD, Phase.LOSS)), default=-1) + 1
     )
 
 
 def is_forward_chain(graph: Graph) -> bool:
-    """Return whether every forward op reads only the op before it."""
+    """Whether every forward op reads only the op before it."""
     rows = graph.predecessors.lists()
     return all(rows[op] == [op - 1] for op in range(1, forward_end(graph))) and forward_end(graph) > 0
 
@@ -35,11 +31,11 @@ def is_forward_chain(graph: Graph) -> bool:
 def articulation_points(graph: Graph) -> list[int]:
     """Return the forward ops that no forward dependency reaches over.
 
-    All ops after such an op depend on the ops before it through that op alone, so nothing before it is needed
-    to recompute what is behind it. The paper takes the cut vertices of the *undirected* forward graph (Jain
-    et al., appendix B.1). Those are more: a vertex with a dead-end branch, or one of two independent inputs,
-    is a cut vertex although later ops do not all depend on it. In a connected graph with one source, the
-    points here are the cut vertices that separate past from future.
+    All ops after such an op depend on the ops before it through that op alone. The paper takes the cut
+    vertices of the *undirected* forward graph (Jain et al., appendix B.1). Those are more: a vertex with a
+    dead-end branch, or one of two independent inputs, is a cut vertex although later ops do not all depend on
+    it. In a connected graph with one source, the points here are the cut vertices that separate past from
+    future.
     """
     end = forward_end(graph)
     reach = [
@@ -56,7 +52,7 @@ def articulation_points(graph: Graph) -> list[int]:
 
 
 def must_run_once(graph: Graph, *, recompute_gradients: bool) -> NDArray[np.bool_]:
-    """Return bool[n]: whether the graph or the option forbids a second run."""
+    """bool[n]: whether the graph or the option forbids a second run."""
     once = ~graph.recomputable
     if not recompute_gradients:
         once = once | graph.late
@@ -66,9 +62,8 @@ def must_run_once(graph: Graph, *, recompute_gradients: bool) -> NDArray[np.bool
 def steps_with_checkpoints(graph: Graph, held_at: Mapping[int, Collection[int]]) -> list[int]:
     """Return the forward pass once, then the later ops, recomputing for them.
 
-    ``held_at[op]``: the forward ops whose outputs are still held when the later op ``op`` starts. Others are
-    dropped before it and computed again where needed; nothing is dropped where it has no entry. Ops that may
-    run only once, and later ops, are always held.
+    ``held_at[op]``: the forward ops whose outputs are still held when the later op ``op`` starts; nothing is
+    dropped where it has no entry. Ops that may run only once, and later ops, are always held.
     """
     end = forward_end(graph)
     sources = graph.predecessors.lists()
@@ -103,9 +98,9 @@ def steps_from_stages(graph: Graph, retained: NDArray[np.bool_]) -> list[int]:
     """Return the steps of the least R for a retention.
 
     ``retained``: bool[n, m], ``retained[t, v]``: value ``v`` is kept from stage ``t - 1`` into stage ``t``,
-    which ends with the first computation of op ``t``. Entries of values that cannot exist yet are ignored.
-    Each stage takes one descending pass. An op runs if it is the stage's own, if a running op of the stage
-    reads its output and that is not retained, or if its output must pass into the next stage and is missing.
+    which ends with the first computation of op ``t``. Entries of values that cannot exist yet are ignored. In
+    one descending pass per stage, an op runs if it is the stage's own, if a running op of the stage reads its
+    output and that is not retained, or if its output must pass into the next stage and is missing.
     """
     n = graph.n
     reads, writes = graph.op_inputs.lists(), graph.op_outputs.lists()
@@ -130,11 +125,11 @@ def steps_from_stages(graph: Graph, retained: NDArray[np.bool_]) -> list[int]:
 
 
 def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
-    """Return ``steps`` without recomputations that nobody reads.
+    """Return ``steps`` without recomputations that nobody reads:
 
-    The peak does not rise, and the cost falls by theirs. One pass from the end removes a repeated step if
-    none of its outputs is read, or kept, before it is produced again. First computations stay, so their order
-    does too.
+    the peak does not rise, and the cost falls by theirs.
+
+    First computations stay, so their order does too.
     """
     plan = np.asarray(steps)
     first = np.zeros(len(plan), np.bool_)
@@ -154,10 +149,11 @@ def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
 
 
 def retained_into_stages(graph: Graph, steps: NDArray[np.integer[Any]]) -> NDArray[np.bool_] | None:
-    """Return bool[n + 1, m]: what a schedule retains into each stage.
+    """bool[n + 1, m]:
 
-    The last row is what it retains past the end. Returns None unless the schedule keeps the given order. A
-    view's owner counts as retained with it; a value without bytes of its own counts as retained for good.
+    what a schedule retains into each stage, and past the end; None unless it keeps the given order.
+
+    A view's owner counts as retained with it; a value without bytes of its own counts as retained for good.
     """
     plan = np.asarray(steps)
     ops, first = np.unique(plan, return_index=True)

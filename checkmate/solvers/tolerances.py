@@ -1,7 +1,4 @@
-"""How far two numbers may differ and still count as equal.
-
-A tolerance is here if several solvers use it with the same meaning.
-"""
+"""How far two numbers may differ and still count as equal, for several solvers alike."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ _WHOLE = 1e-6  # a bound may be too high by this, in costs and as a share of its
 
 
 def round_up_if_whole(costs: NDArray[np.float64], bound: float) -> float:
-    """Return ``bound``, rounded up to a whole number if all costs are whole.
-
-    Every schedule's cost is then a whole number too.
-    """
+    """Every schedule's cost is a whole number if all costs are; then a bound is rounded up to one."""
     if float(costs.sum()) < _LARGEST_WHOLE and bool((costs == np.floor(costs)).all()):
         return math.ceil(bound - _WHOLE * max(1.0, _WHOLE * bound))
     return bound

@@ -29,9 +29,9 @@ _HIGH = 1 << 60
 class Memory(NamedTuple):
     """The state of one allocator.
 
-    * ``chunk``: int64[5, N], of each chunk its address, size, whether it is free, and its neighbours;
-    * ``free``: int64[N], the free chunks, smallest first and of equal ones the lowest;
-    * ``fact``: int64[11], the other facts by name. WHERE is for the replay's own use.
+    ``chunk``: int64[5, N], of each chunk its address, size, whether it is free, and its neighbours. ``free``:
+    int64[N], the free chunks, smallest first and of equal ones the lowest. ``fact``: int64[11], the other
+    facts by name; WHERE is for the replay's own use.
     """
 
     chunk: NDArray[np.int64]
@@ -49,7 +49,6 @@ def new_memory(capacity: int | None, chunks: int) -> Memory:
 
 @part
 def copy_memory(source: Memory, target: Memory) -> None:
-    """Let ``target`` be as ``source`` is."""
     for name in range(source.fact.shape[0]):
         target.fact[name] = source.fact[name]
     for row in range(source.chunk.shape[0]):
@@ -61,7 +60,7 @@ def copy_memory(source: Memory, target: Memory) -> None:
 
 @part
 def place_of(m: Memory, size: int, address: int) -> int:
-    """Return the place of the first free chunk that is not smaller.
+    """The place of the first free chunk that is not smaller.
 
     Of chunks of ``size`` bytes, those below ``address`` count as smaller.
     """
@@ -79,7 +78,6 @@ def place_of(m: Memory, size: int, address: int) -> int:
 
 @part
 def insert_free(m: Memory, chunk: int) -> None:
-    """Put a chunk among the free ones."""
     place = place_of(m, m.chunk[SIZE, chunk], m.chunk[ADDRESS, chunk])
     for other in range(m.fact[FREE_COUNT], place, -1):
         m.free[other] = m.free[other - 1]
@@ -193,9 +191,7 @@ _NONE = -1
 
 
 class Requests(NamedTuple):
-    """What the steps ask for, in whatever order they run.
-
-    There are T steps with P parts and B buffers.
+    """What T steps with P parts and B buffers ask for, in whatever order they run.
 
     * ``first_part``: int64[T + 1], where each step's parts begin;
     * ``first_ask``: int64[P + 1], the first buffer that each part asks for; they are numbered so;
@@ -248,10 +244,7 @@ def serve(m: Memory, handle: NDArray[np.int64], size: NDArray[np.int64], chunk: 
 
 @part
 def find_ends(r: Requests, w: Work, order: NDArray[np.int64]) -> int:
-    """Find after which part each buffer dies; return the most bytes asked.
-
-    Those are the bytes asked for at once.
-    """
+    """Find after which part each buffer dies; return the most bytes asked for at once."""
     rank = 0
     for place in range(order.shape[0]):
         step = order[place]
@@ -274,7 +267,6 @@ def find_ends(r: Requests, w: Work, order: NDArray[np.int64]) -> int:
 
 @part
 def most_asked(r: Requests, w: Work, order: NDArray[np.int64]) -> int:
-    """Return the most bytes asked for at once."""
     level, most = 0, 0
     for place in range(order.shape[0]):
         step = order[place]
@@ -291,9 +283,8 @@ def most_asked(r: Requests, w: Work, order: NDArray[np.int64]) -> int:
 
 @part
 def given_back(r: Requests, w: Work, b: int) -> int:
-    """Return the chunk that is free after buffer ``b`` dies.
-
-    A variable keeps the buffer and gives back its own chunk.
+    """The chunk that is free after buffer ``b`` dies. A variable keeps the buffer and gives back its own
+    chunk.
     """
     variable = r.buffer[VARIABLE, b]
     if variable < 0:
@@ -311,10 +302,7 @@ def given_back(r: Requests, w: Work, b: int) -> int:
 
 @part
 def run_once(r: Requests, w: Work, m: Memory, order: NDArray[np.int64], limit: int) -> int:
-    """Serve one step of training; return the most bytes in use meanwhile.
-
-    It ends early where more than ``limit`` are.
-    """
+    """Serve one step of training; return the most bytes in use meanwhile. It ends early above ``limit``."""
     m.fact[PEAK] = m.fact[IN_USE]
     for place in range(order.shape[0]):
         step = order[place]
@@ -340,11 +328,11 @@ def run_once(r: Requests, w: Work, m: Memory, order: NDArray[np.int64], limit: i
 def shown(
     r: Requests, w: Work, start: Memory, m: Memory, order: NDArray[np.int64], runs: int, limit: int
 ) -> int:
-    """Return the peak that the meter shows in the first ``runs`` steps.
+    """Return the peak that the meter shows in the first ``runs`` steps; missing bytes count twice, to be
+    avoided.
 
-    ``start``: the allocator before them; ``m`` is used up, and has the bytes that were missing and the
-    place where the last run had its peak. What is missing counts twice, so that it is avoided. It may end
-    early where more than ``limit`` bytes are in use.
+    ``start``: the allocator before them; ``m`` is used up, and has the bytes that were missing and the place
+    where the last run had its peak. It may end early where more than ``limit`` bytes are in use.
     """
     copy_memory(start, m)
     for variable in range(w.variable.shape[0]):
@@ -368,7 +356,7 @@ _FAR = 16  # steps: how far a step is moved at most; one of eight moves goes as 
 
 @part
 def draw(seed: NDArray[np.int64], below: int) -> int:
-    """Return a random number from 0 up to ``below``, which is not in it."""
+    """A random number from 0 up to ``below``, which is not in it."""
     seed[0] = (seed[0] * 1103515245 + 12345) & 0x7FFFFFFF
     high = seed[0] >> 8
     seed[0] = (seed[0] * 1103515245 + 12345) & 0x7FFFFFFF
@@ -377,7 +365,6 @@ def draw(seed: NDArray[np.int64], below: int) -> int:
 
 @part
 def must_follow(r: Requests, before: int, after: int) -> bool:
-    """Return whether step ``after`` must come after ``before``."""
     low, high = r.first_after[before], r.first_after[before + 1]
     while low < high:
         middle = (low + high) // 2
@@ -431,10 +418,9 @@ def search(
 
     A move takes one step past some of its neighbours, as far as nothing is read before it is made. Most
     orders show the same peak as another, so a move that is no worse is taken; at first one that is a little
-    worse, too. Half of the moves are near the peak.
-
-    ``order`` is where to begin. No order is taken that asks for more than ``most`` bytes at once. It ends
-    after ``moves``, or with the first order that shows at most ``goal``. ``seed``: int64[1], used up.
+    worse, too. Half of the moves are near the peak. ``order`` is where to begin. No order is taken that asks
+    for more than ``most`` bytes at once. It ends after ``moves``, or with the first order that shows at most
+    ``goal``. ``seed``: int64[1], used up.
     """
     count = order.shape[0]
     now = shown(r, w, start, m, order, runs, np.iinfo(np.int64).max)

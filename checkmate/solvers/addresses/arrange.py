@@ -1,9 +1,8 @@
 """Arrange a schedule's steps so that the allocator wastes little.
 
-What steps ask for at once is one thing. What the allocator hands out is another: a free chunk that is a
-little too large is handed out whole, and one that is a little too small helps nobody. Which chunks are free
-depends on the order of requests. Here the same steps are put in another order, as far as nothing is read
-before it is made; so cost and gradients stay as they are. Another order is valid by ``StepRequests.after``.
+A free chunk that is a little too large is handed out whole, and one that is a little too small helps nobody.
+Which chunks are free depends on the order of requests. Here the same steps are put in another order, as far
+as ``StepRequests.after`` allows; so cost and gradients stay as they are.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class Shown:
 
     @property
     def badness(self) -> int:
-        """Return what a search makes as small as it can."""
+        """What a search makes as small as it can."""
         return self.bytes + self.missing
 
 
 class Allocator:
-    """Serve a step's requests in any order of its steps."""
+    """Serves a step's requests in any order of its steps."""
 
     def __init__(self, requests: StepRequests, before: InitialAllocations) -> None:
         self.requests = requests
@@ -63,20 +62,13 @@ class Allocator:
         )
 
     def shown(self, order: Sequence[int] | None = None, *, runs: int = 4) -> Shown:
-        """Return what the meter shows in the first ``runs`` steps of training.
-
-        ``order``: places of the steps; None: as they stand.
-        """
+        """What the meter shows in the first ``runs`` steps of training; ``order``: places of the steps."""
         at = np.arange(len(self.requests.steps)) if order is None else np.asarray(order, np.int64)
         shown(self._kernel, self._work, self._start, self._memory, at, runs, _NO_LIMIT)
         return Shown(int(self._memory.fact[PEAK]), int(self._memory.fact[MISSING]))
 
     def arranged(self, *, moves: int, seed: int, most: int, goal: int = 0) -> list[int]:
-        """Return the places of the steps in the best order that was found.
-
-        ``most``: the bytes that may be asked for at once. It ends after ``moves``, or when at most ``goal``
-        bytes are shown.
-        """
+        """Return the places of the steps in the best order found, after ``moves`` or at ``goal`` bytes."""
         order = np.arange(len(self.requests.steps), dtype=np.int64)
         best, numbers = order.copy(), np.array([seed + 1], np.int64)
         search(
@@ -105,10 +97,10 @@ def arrange(
     most: int | None = None,
     goal: int = 0,
 ) -> list[int]:
-    """Return the steps of ``requests`` in an order that shows no more.
+    """Return the steps of ``requests`` in an order that shows no more, the same for the same ``seed`` and
+    ``moves``.
 
-    ``most``: the bytes that may be asked for at once; None: as many as in the given order. The answer is the
-    same for the same ``seed`` and ``moves``.
+    ``most``: the bytes that may be asked for at once; None: as many as in the given order.
     """
     allocator = Allocator(requests, before)
     asked = requests.requested_peak() if most is None else max(most, requests.requested_peak())

@@ -1,9 +1,8 @@
 """The chain program as a solver.
 
-It makes plans for amounts of memory around the budget, replays them exactly, fits them into the budget and
-trims them. The table counts memory in slots and ignores what lives within a step, so a plan's need is only
-known after a replay. One table answers for every amount. Plans for somewhat less and somewhat more than the
-budget are written out, and those for more are fitted into it as greedy does. For a chain of unequal layers,
+The table counts memory in slots and ignores what lives within a step, so a plan's need is only known after a
+replay. One table answers for every amount. Plans for somewhat less and somewhat more than the budget are
+written out and replayed, and those for more are fitted into it as greedy does. For a chain of unequal layers,
 the least cost (among plans that reverse it segment by segment) is found to within the rounding. A graph with
 many branches is a poor chain, and its plans are poor too.
 """
@@ -77,10 +76,7 @@ class _Stretch:
 
 
 def actions(table: CostTable, slots: int) -> Iterator[Action]:
-    """Yield the cheapest plan for the whole chain in ``slots`` slots.
-
-    There must be a plan for so few slots.
-    """
+    """Yield the cheapest plan for the whole chain in ``slots`` slots; there must be one."""
     todo: list[Action | _Stretch] = [_Stretch(0, table.count - 1, 0, slots)]
     while todo:
         entry = todo.pop()
@@ -125,9 +121,8 @@ def _ways_again(table: CostTable, mode: int) -> list[tuple[int, int]]:
 
 
 def steps_of(graph: Graph, prices: Sequence[Prices], plan: Iterator[Action]) -> list[int]:
-    """Return the plan as op indices, without what nobody reads.
-
-    Ops that must run once do so where the plan first has them.
+    """The plan as op indices, without what nobody reads; ops that must run once do so where it first has
+    them.
     """
     ran = [False] * len(prices[0].pieces)
     steps: list[int] = []
@@ -162,13 +157,11 @@ _FITTING_S = 0.3  # seconds for one plan
 
 
 class ChainSolver:
-    """Find optimal checkpoints of chains.
-
-    Networks that are nearly chains get good schedules. There is no bound.
+    """Find optimal checkpoints of chains, and good ones of networks that are nearly chains; there is no
+    bound.
     """
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the cheapest of its plans that fits. LIMIT if none fits, or if the graph is no chain."""
         started = time.perf_counter()
         graph = problem.graph
         chain = find_chain(graph, most=SEGMENTS)
@@ -200,7 +193,7 @@ class ChainSolver:
 
 
 def tiny_table() -> CostTable:
-    """Return the table of two layers and two slots, to load the kernels with."""
+    """The table of two layers and two slots, to translate the kernels with."""
     from checkmate.graphs.layers import LayerBuilder, training_graph
 
     network = LayerBuilder("tiny", (1,))
@@ -213,10 +206,9 @@ def tiny_table() -> CostTable:
 
 
 def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Prices]:
-    """Return the prices of the chain alone, and with each set of seeds.
+    """The prices of the chain alone, and with each set of seeds; fewer if ``over`` says so.
 
-    There are fewer if ``over`` says so. Until ``several_until`` (``time.perf_counter``) segments have several
-    options.
+    Until ``several_until`` (``time.perf_counter``) segments have several options.
     """
     lists: list[Prices] = []
     for entry in [chain, *(with_seeds(graph, chain, ops) for ops in seed_sets(graph, chain))]:
@@ -228,9 +220,9 @@ def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cance
 
 
 def rough_cost(problem: Problem, chain: Chain, cancelled: Cancelled) -> float:
-    """Return the cost of a plan for about the budget, by rough prices.
+    """The cost of a plan for about the budget, by rough prices, in a tenth of a full search's time.
 
-    This takes a tenth of a full search's time. It is infinite if there is no plan.
+    It is infinite if there is no plan.
     """
     graph = problem.graph
     prices = [price(graph, chain, price_segments(graph, chain, several_until=0.0, over=cancelled))]
@@ -254,10 +246,7 @@ def _table(problem: Problem, chain: Chain, prices: list[Prices], *, slots: int) 
 
 @dataclass
 class ChainSearch:
-    """A search for plans until ``until`` (``time.perf_counter``).
-
-    ``best``: op indices of the cheapest plan that fits, ``cost`` its cost.
-    """
+    """A search for plans until ``until`` (``time.perf_counter``). ``best``: the cheapest plan that fits."""
 
     problem: Problem
     chain: Chain

@@ -4,8 +4,7 @@ This is dynamic programming after Beaumont, Eyraud-Dubois, Hermann, Joly and Shi
 for heterogeneous chains: how to train deep neural networks with limited memory" (arXiv 1911.13214). There are
 two ways to reverse segments s to t from what passes into s. Either run forward to some cut, retain what
 passes it, reverse what is behind, then reverse s up to the cut from s again. Or run s and retain what one of
-its options says, reverse s + 1 to t, and run the backward ops of s. Memory is counted in slots. These are the
-differences:
+its options says, reverse s + 1 to t, and run the backward ops of s. Here
 
 * a segment has several options (``segment_options``), like the blocks of Rockmate (Zhao et al., ICML 2023);
 * several values can pass a cut, and some of them pass earlier cuts too; those are counted once;
@@ -36,10 +35,9 @@ Ints = NDArray[np.int64]
 class Prices:
     """The prices of one chain of L segments, in bytes and cost.
 
-    ``forward``: float64[L], the cost of the segments' forward ops.
-    ``sweep``: int64[L, L], ``sweep[s, r]`` is the peak of running s to r. Only what passes into s (not
-    counted) and out of r is retained.
-    ``cut``: int64[L, L], the bytes that pass out of r but not into s.
+    ``forward``: float64[L], the cost of the segments' forward ops. ``sweep``: int64[L, L], the peak of
+    running s to r, with only what passes into s (not counted) and out of r retained. ``cut``: int64[L, L],
+    the bytes that pass out of r but not into s.
     """
 
     chain: Chain
@@ -54,8 +52,7 @@ class StandingBytes:
     """Bytes that are live whatever the plan, int64[L] each.
 
     ``gradients[t]``, ``held[t]``: of what backward ops left and of held values, while t is the last segment
-    left to reverse.
-    ``at_first[s]``: of held values when segment s runs for the first time.
+    left to reverse. ``at_first[s]``: of held values when segment s runs for the first time.
     """
 
     gradients: Ints
@@ -64,7 +61,6 @@ class StandingBytes:
 
 
 def price(graph: Graph, chain: Chain, pieces: Sequence[SegmentOptions]) -> Prices:
-    """Return the prices of a chain with these options."""
     count = len(chain.segments)
     cost = [sum(graph.ops[op].cost for op in segment.forward) for segment in chain.segments]
     passing = [_owned(graph, values) for values in chain.across]
@@ -121,7 +117,6 @@ def _buffers(graph: Graph, chain: Chain, position: dict[int, int]) -> tuple[Ints
 
 
 def standing(graph: Graph, chain: Chain) -> StandingBytes:
-    """Return the bytes that are live whatever the plan."""
     count = len(chain.segments)
     segment_of = {
         op: s for s, segment in enumerate(chain.segments) for op in (*segment.forward, *segment.backward)
@@ -150,15 +145,13 @@ Floats = NDArray[np.float64]
 
 
 class CostTable:
-    """The least cost of reversing every stretch in every number of slots.
+    """The least cost of reversing every stretch in 0 to ``slots`` - 1 slots of ``unit`` bytes.
 
-    There are 0 to ``slots`` - 1 slots of ``unit`` bytes.
-
-    ``prices``: of the chain, then of the chain with each set of seeds.
-    ``costs[mode, t, s, m]``: float32, the cost of reversing s to t in m slots beyond what passes into s, as a
-    share of all forward ops. Backward ops that run once are not counted. The modes are those of
-    ``chain.kernel``: plain; with what passes out of t and is read by its own backward ops live already, until
-    these have run; with each set of seeds of s to t live.
+    ``prices``: of the chain, then of the chain with each set of seeds. ``costs[mode, t, s, m]``: float32, the
+    cost of reversing s to t in m slots beyond what passes into s, as a share of all forward ops. Backward ops
+    that run once are not counted. The modes are those of ``chain.kernel``: plain; with what passes out of t
+    and is read by its own backward ops live already, until these have run; with each set of seeds of s to t
+    live.
     """
 
     def __init__(
@@ -171,9 +164,8 @@ class CostTable:
         self.costs = np.empty((len(prices) + 1, self.count, self.count, slots), np.float32)
 
     def fill(self, over: Cancelled) -> bool:
-        """Fill the table; return False if ``over`` says so before it is done.
-
-        ``over`` is asked every few milliseconds. The table is not valid then.
+        """Fill the table; False, and no valid table, if ``over``, asked every few milliseconds, says so
+        before.
         """
         least = self.least_slots()
         for t in range(self.count):
@@ -183,12 +175,12 @@ class CostTable:
         return True
 
     def least_slots(self) -> NDArray[np.int64]:
-        """Return where each stretch's costs begin to be finite: nowhere yet. int64[mode, t, s], in slots."""
+        """int64[mode, t, s], in slots: where each stretch's costs begin to be finite; nowhere yet."""
         return np.full(self.costs.shape[:3], self.slots, np.int64)
 
     @property
     def least(self) -> NDArray[np.float32]:
-        """Return float32[slots]: the least cost of the whole chain."""
+        """float32[slots]: the least cost of the whole chain."""
         least: NDArray[np.float32] = self.costs[0, -1, 0]
         return least
 
@@ -196,11 +188,11 @@ class CostTable:
         return self.prices[max(0, mode - 1)].pieces[s].options
 
     def taken(self, mode: int, s: int, row: int) -> int:
-        """Return the slots that option ``row`` of s retains, with its seeds."""
+        """The slots that option ``row`` of s retains, with its seeds."""
         return int(self.sizes.taken[self.sizes.first[max(0, mode - 1), s] + row])
 
     def option_costs(self, s: int, t: int, mode: int, slots: int) -> Floats:
-        """Return the costs of reversing s to t if s runs by each of its options. float64[options]."""
+        """float64[options]: the costs of reversing s to t if s runs by each of its options."""
         z, p = self.sizes, max(0, mode - 1)
         rows = slice(z.first[p, s], z.first[p, s + 1])
         if s == t:
@@ -212,10 +204,9 @@ class CostTable:
         return np.where(needed <= slots, costs, np.inf)
 
     def cut_costs(self, s: int, t: int, mode: int, price_list: int, again: int, slots: int) -> Floats:
-        """Return the costs of reversing s to t by running forward to each r.
+        """float64[t - s]: the costs of reversing s to t by running forward to each r from s on.
 
-        float64[t - s], for r from s on. The seeds of the price list are left. ``again``: the mode in which s
-        to r is reversed.
+        The seeds of the price list are left. ``again``: the mode in which s to r is reversed.
         """
         z = self.sizes
         fresh, p = int(mode < SEEDED), max(0, mode - 1)

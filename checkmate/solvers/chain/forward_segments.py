@@ -1,12 +1,11 @@
-"""A training graph as a chain: segments of the forward pass.
+"""A training graph as a chain: segments of the forward pass, and the backward ops that belong to each.
 
-Each segment also has the backward ops that belong to it. Any position of the forward pass can be a cut; what
-passes it is the set of values that are read behind it. If a network is one chain of layers or blocks, that is
-a single value. The chain is generalized: a block's input that a shortcut reads passes every cut inside the
-block. A backward op belongs to the last segment at which all that it reads is still live, so that values are
-freed as early as possible. Some values cannot be live in any one segment: those that must run once, that are
-kept, or that are read far from where they are made. They are *held*: retained from their first computation to
-their last read, whatever the plan.
+Any position of the forward pass can be a cut; what passes it is the set of values that are read behind it. If
+a network is one chain of layers or blocks, that is a single value. A block's input that a shortcut reads
+passes every cut inside the block. A backward op belongs to the last segment at which all that it reads is
+still live, so that values are freed as early as possible. Some values cannot be live in any one segment:
+those that must run once, that are kept, or that are read far from where they are made. They are *held*:
+retained from their first computation to their last read, whatever the plan.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ _MANY = 4
 
 @dataclass(frozen=True)
 class Segment:
-    """One piece of the forward pass.
-
-    It has forward ops, and the backward ops that run when it is reversed. Both are in an execution order.
-    """
+    """Forward ops, and the backward ops that run when the segment is reversed, in an execution order."""
 
     forward: tuple[int, ...]
     backward: tuple[int, ...]
@@ -37,12 +33,10 @@ class Segment:
 class Chain:
     """A chain of L segments.
 
-    ``across[s]``: forward values of segments up to ``s`` that later segments read, without held ones.
-    ``held``: forward values that are always retained.
-    ``made_in``: the segment of every forward value.
-    ``late``: the values that one segment's backward ops leave to another's (gradients, and what lingers).
-    Each has the segment where it is made, and the last one that reads it, which is the lowest; -1 for a value
-    that is kept.
+    ``across[s]``: forward values of segments up to ``s`` that later segments read, without ``held`` ones,
+    which are always retained. ``made_in``: the segment of every forward value. ``late``: the values that one
+    segment's backward ops leave to another's (gradients, and what lingers), with the segment where each is
+    made, and the last one that reads it, which is the lowest; -1 for a value that is kept.
     """
 
     segments: tuple[Segment, ...]
@@ -54,11 +48,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class _Span:
-    """Where a forward value lives, in positions or in segments.
-
-    It is the place where the value is made, the last forward op that reads it, and whether backward ops read
-    it.
-    """
+    """Where a forward value is made, and read last by a forward op, in positions or in segments."""
 
     made: int
     last: int
@@ -66,10 +56,7 @@ class _Span:
 
 
 def find_chain(graph: Graph, *, most: int = 100) -> Chain | None:
-    """Return the chain of at most ``most`` segments, or None.
-
-    None if no backward pass reads a forward pass of two segments or more.
-    """
+    """None if no backward pass reads a forward pass of two segments or more."""
     forward, backward = split(graph)
     spans = _spans(graph, forward)
     held = _always_held(graph, spans)
@@ -103,9 +90,8 @@ def find_chain(graph: Graph, *, most: int = 100) -> Chain | None:
 
 
 def with_seeds(graph: Graph, chain: Chain, ops: Collection[int]) -> Chain:
-    """Return the chain while all that ``ops`` made is retained.
-
-    These ops need not run again, and their outputs pass no cut.
+    """The chain while all that ``ops`` made is retained: they need not run again, and their outputs pass no
+    cut.
     """
     seeds = {value for op in ops for value in graph.ops[op].outputs}
     return replace(
@@ -120,10 +106,7 @@ def with_seeds(graph: Graph, chain: Chain, ops: Collection[int]) -> Chain:
 
 
 def split(graph: Graph) -> tuple[list[int], list[int]]:
-    """Return the forward ops (loss included) and all others.
-
-    Both are in the given order. An op that reads a backward op's output is not a forward op.
-    """
+    """Return the forward ops (loss included), none of which reads a backward op's output, and all others."""
     sources = graph.predecessors.lists()
     back = [False] * graph.n
     for index, op in enumerate(graph.ops):
@@ -134,7 +117,7 @@ def split(graph: Graph) -> tuple[list[int], list[int]]:
 
 
 def buffer_bytes(graph: Graph, values: Iterable[int]) -> int:
-    """Return the bytes of the distinct buffers of ``values``. Buffers of fixed values count as 0."""
+    """The bytes of the distinct buffers of ``values``; those of fixed values count as 0."""
     owners = {int(graph.owner[value]) for value in values}
     return sum(graph.values[owner].bytes for owner in owners if graph.producer[owner] >= 0)
 
@@ -191,10 +174,10 @@ def _cuts(graph: Graph, length: int, spans: dict[int, _Span], held: set[int], mo
 def _backward_segments(
     graph: Graph, backward: Sequence[int], spans: dict[int, _Span], count: int
 ) -> tuple[list[list[int]], dict[int, int]]:
-    """Return the backward ops of each segment, and what lingers.
+    """Return the backward ops of each segment, and each value that lingers, with the segment until which it
+    does.
 
-    What lingers is a value with the segment until which it does. The spans of values that are read far behind
-    are lengthened.
+    The spans of values that are read far behind are lengthened.
     """
     sources = graph.predecessors.lists()
     segment_of: dict[int, int] = {}
@@ -240,10 +223,7 @@ _SHARES = (0.95, 0.7)  # the share of the forward cost that a set of seeds saves
 
 
 def seed_sets(graph: Graph, chain: Chain) -> Iterator[frozenset[int]]:
-    """Yield sets of forward ops: those of most cost per byte.
-
-    Each set makes up a share of the forward cost.
-    """
+    """Yield sets of forward ops, those of most cost per byte, each of a share of the forward cost."""
     ops = [op for segment in chain.segments for op in segment.forward]
     total = sum(graph.ops[op].cost for op in ops)
     worth = sorted((op for op in ops if _can_be(graph, chain, op)), key=lambda op: -_density(graph, op))

@@ -1,7 +1,4 @@
-"""Fill the chain program's table with compiled code.
-
-For L segments that is about L³ · slots / 6 additions for each way of running.
-"""
+"""Fill the chain program's table: for L segments L³ · slots / 6 additions for each way of running."""
 
 from __future__ import annotations
 
@@ -58,10 +55,8 @@ class Sizes(NamedTuple):
 
 @kernel
 def fill(z: Sizes, costs: NDArray[np.float32], least: NDArray[np.int64], t: int) -> None:
-    """Fill in ``costs[mode, t, s, m]`` for every mode and s.
+    """Fill in ``costs[mode, t, s, m]`` for every mode and s; smaller t must be filled in before.
 
-    It is the cost of reversing s to t in m slots beyond what passes into s. Smaller t must be filled in
-    before.
     ``least[mode, t, s]``: the number of slots from which the costs are finite.
     """
     slots = costs.shape[3]

@@ -1,10 +1,10 @@
-"""What a segment of a chain can retain for its own backward ops.
+"""What a segment of a chain can retain for its own backward ops, at a price in memory and computation.
 
-Each choice has a price in memory and computation. A segment is treated as a small graph: its forward ops, one
-op that stands for all that happens until it is reversed, and its backward ops. One option keeps everything
-that these read. Further ones come from the greedy search on the small graph, which is asked to leave ever
-less live across the op in the middle. Bytes are read from an exact replay of the small graph, so views,
-take-overs, workspace and several outputs per op count as in the whole graph.
+A segment is treated as a small graph: its forward ops, one op that stands for all that happens until it is
+reversed, and its backward ops. One option keeps everything that these read. Further ones come from the greedy
+search on the small graph, which is asked to leave ever less live across the op in the middle. Bytes are read
+from an exact replay of the small graph, so views, take-overs, workspace and several outputs per op count as
+in the whole graph.
 """
 
 from __future__ import annotations
@@ -32,13 +32,9 @@ class SegmentOption:
 
     Bytes are those beyond the values that pass into it and what is held or passes by.
 
-    ``retained``: bytes from its forward to its backward ops, what passes out of it included.
-    ``extra``: cost of what its backward ops recompute.
-    ``forward``, ``backward``: ops in order (the latter with recomputations).
-    ``forward_peak``, ``backward_peak``: their peaks.
-    ``tail``, ``tail_cost``: the forward ops left to run, and their cost, if ``SegmentOptions.reused`` is
-    still live.
-    ``reused_bytes``: the bytes of ``SegmentOptions.reused`` that it reads.
+    ``retained``: bytes from its forward to its backward ops, what passes out of it included. ``extra``: cost
+    of what its backward ops recompute. ``tail``, ``tail_cost``: the forward ops left to run, and their cost,
+    if ``SegmentOptions.reused`` is still live; ``reused_bytes``: what it reads of that.
     """
 
     retained: int
@@ -84,9 +80,7 @@ def price_segments(
 
 
 def passing_by(graph: Graph, chain: Chain) -> list[int]:
-    """Return, per segment, the bytes of gradients that pass by.
-
-    They are left behind by backward ops when the segments up to that one, inclusive, are still to be
+    """Per segment, the bytes of gradients that pass by while the segments up to that one are still to be
     reversed.
     """
     return [
@@ -120,7 +114,7 @@ class _SegmentGraph:
         return list(range(self.small.n))
 
     def smaller_plans(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
-        """Yield plans that leave ever less live across the middle. A plan is ops of the small graph."""
+        """Yield plans, ops of the small graph, that leave ever less live across the middle."""
         timeline = simulate(self.small, Schedule.plain(self.small))
         peak, most = timeline.peak_bytes, int(timeline.live_bytes[self._middle]) - self._arriving
         least = buffer_bytes(self._graph, self._passing_out())
@@ -138,10 +132,7 @@ class _SegmentGraph:
                 yield found.steps.tolist()
 
     def piece(self, plans: Sequence[list[int]]) -> SegmentOptions:
-        """Return the options of the plans.
-
-        An option is left out if another one is at least as good in everything.
-        """
+        """Return the options of the plans for which no other is at least as good in everything."""
         made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs}
         reused = frozenset(self._read_back(plans[0]) & self._passing_out() & made)
         options: list[SegmentOption] = []
@@ -195,8 +186,8 @@ class _SegmentGraph:
     def _add_middle(self) -> int:
         """Add the op that stands for everything until the segment is reversed.
 
-        It reads all that passes out of the segment, and writes what the backward ops find. Return the bytes
-        of what they find.
+        It reads all that passes out of the segment, and writes what the backward ops find, whose bytes are
+        returned.
         """
         late = self._chain.late
         touched = dict.fromkeys(v for op in self._segment.backward for v in self._graph.ops[op].inputs)

@@ -33,7 +33,6 @@ _DIGEST = hashlib.sha256
 
 @cache
 def source_key() -> str:
-    """Return what identifies the kernels' sources."""
     digest = _DIGEST()
     for name in SOURCES:
         digest.update(_DIGEST((_SOLVERS / name).read_bytes()).digest())
@@ -41,13 +40,12 @@ def source_key() -> str:
 
 
 def cache_folder() -> Path:
-    """Return the user's folder of machine code; it may not exist yet."""
+    """The user's folder of machine code; it may not exist yet."""
     return user_cache("kernels")
 
 
 @cache
 def machine_code_file() -> Path:
-    """Return where these kernels' machine code for this processor is kept."""
     import llvmlite
     from llvmlite import binding
 
@@ -58,12 +56,12 @@ def machine_code_file() -> Path:
 
 
 def is_compiled() -> bool:
-    """Return whether the kernels were compiled on this machine before."""
+    """Whether the kernels were compiled on this machine before."""
     return machine_code_file().exists()
 
 
 def read_whole(path: Path) -> bytes | None:
-    """Return what ``write_whole`` wrote; None if it is not there or not whole."""
+    """What ``write_whole`` wrote; None if it is not there or not whole."""
     try:
         written = path.read_bytes()
     except OSError:

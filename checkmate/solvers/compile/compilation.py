@@ -21,8 +21,7 @@ Say = Callable[[str], None]
 _SAY_S, _POLL_S = 0.5, 0.02
 
 
-def say_nothing(sentence: str) -> None:
-    """Ignore the sentence."""
+def say_nothing(sentence: str) -> None: ...
 
 
 class Compilation:
@@ -37,12 +36,11 @@ class Compilation:
 
     @property
     def running(self) -> bool:
-        """Return whether the search cannot run yet."""
         return self._thread.is_alive()
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of wall time that it took, or has taken so far."""
+        """Of wall time, so far or until it ended."""
         return (self._ended or time.perf_counter()) - self._begun
 
     @property
@@ -52,7 +50,6 @@ class Compilation:
         return f"compiled the search, once for this machine, in {self.seconds:.0f} s"
 
     def wait(self, seconds: float) -> None:
-        """Wait until it has ended, at most ``seconds``."""
         self._thread.join(seconds)
 
     def close(self) -> None:
@@ -88,10 +85,7 @@ def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> float
 
 
 def load_kernels(cancelled: Cancelled = never, say: Say = say_nothing) -> bool:
-    """Load the kernels, and compile them first if needed; return False if cancelled before that.
-
-    It does not count as the user's time.
-    """
+    """Load the kernels, compiled first if needed; False if cancelled before that. Not the user's time."""
     from checkmate.solvers.compile.machine_code import machine_code
 
     compile_first(say, cancelled)
@@ -102,7 +96,6 @@ def load_kernels(cancelled: Cancelled = never, say: Say = say_nothing) -> bool:
 
 
 def wait_for(compilation: Compilation, say: Say, cancelled: Cancelled) -> None:
-    """Wait until the compilation has ended or is cancelled; tell ``say``."""
     said = -_SAY_S
     while compilation.running and not cancelled():
         if compilation.seconds - said >= _SAY_S:

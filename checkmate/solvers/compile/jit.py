@@ -15,10 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Marks(NamedTuple):
-    """How a kernel is translated.
-
-    ``inlined``: it becomes part of its callers. ``sums``: its sums are exact in any order.
-    """
+    """``inlined``: it becomes part of its callers. ``sums``: its sums are exact in any order."""
 
     inlined: bool = False
     sums: bool = False
@@ -57,12 +54,11 @@ def summing(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Mark a part that becomes part of its callers."""
     return _marked(function, Marks(inlined=True))
 
 
 def marks_of(function: Any) -> Marks | None:
-    """Return how ``function`` is translated; None if it is no kernel."""
+    """How ``function`` is translated; None if it is no kernel."""
     return getattr(function, "kernel_marks", None)
 
 

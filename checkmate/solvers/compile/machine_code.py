@@ -1,9 +1,8 @@
 """Make machine code from the kernels' translation, and call it.
 
 The translation holds for every processor; here it is optimized for this one, by LLVM alone. That takes about
-a second, and the result stays in the user's cache.
-
-``python -m checkmate.solvers.compile.machine_code`` fills the cache.
+a second, and the result stays in the user's cache, which ``python -m checkmate.solvers.compile.machine_code``
+fills.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ _RESULT = 2  # slots before the first argument: the result, and numba's note of 
 
 @dataclass(frozen=True)
 class Translation:
-    """The kernels in LLVM's language.
-
-    ``key``: of the sources that it was made from. ``types``: the slots of each kernel that Python calls.
+    """The kernels in LLVM's language, made from the sources of ``key``. ``types``: the slots of those that
+    Python calls.
     """
 
     key: str
@@ -48,7 +46,7 @@ class Translation:
 
     @classmethod
     def kept(cls, path: Path | None = None) -> Translation | None:
-        """Return the one in ``path``, or the kept one; None if it is of other sources, or cannot be read."""
+        """The one in ``path``, or the kept one; None if it is of other sources, or cannot be read."""
         try:
             header, _, bitcode = lzma.decompress((path or KEPT).read_bytes()).partition(b"\n")
         except (OSError, lzma.LZMAError):
@@ -109,8 +107,6 @@ def _translated_again() -> Translation:
 
 
 class MachineCode:
-    """The kernels in this process's memory."""
-
     def __init__(self, made: bytes) -> None:
         types, _, code = made.partition(b"\n")
         self._types: dict[str, str] = json.loads(types)
@@ -120,9 +116,8 @@ class MachineCode:
         self._engine.finalize_object()
 
     def function(self, name: str) -> Callable[..., int]:
-        """Return a kernel as a function of numbers, arrays and tuples of arrays.
-
-        A truth value is returned as a number.
+        """Return a kernel as a function of numbers, arrays and tuples of arrays; a truth value is returned as
+        a number.
         """
         wanted, engine = self._types[name], self._engine
         call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(name))
@@ -151,7 +146,6 @@ def machine_code() -> MachineCode:
 
 
 def slot_types(arguments: tuple[Any, ...]) -> str:
-    """Return the types of what a kernel is called with."""
     return " ".join([_type(value) for value in _leaves(arguments)])
 
 
@@ -178,7 +172,6 @@ def _slots(value: Any) -> tuple[int, ...]:
 
 
 def main() -> int:
-    """Fill the cache; the parent loads what is there."""
     write_whole(machine_code_file(), make())
     return 0
 

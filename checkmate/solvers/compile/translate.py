@@ -1,9 +1,7 @@
 """Translate the kernels into LLVM's language, with numba.
 
 ``python -m checkmate.solvers.compile.translate FILE``; without FILE, the kept translation is written anew.
-
-numba compiles a function for the types that it is called with. Here these are the types of an example for
-each annotation. The translation is optimized, but not for a processor.
+numba compiles a function for the types that it is called with: here those of an example for each annotation.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ NUMBA = {"NUMBA_OPT": "0", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "
 
 
 def translate() -> Translation:
-    """Return the translation of the kernels as they are now."""
     translator = _Translator()
     module, wrappers = binding.parse_assembly(""), []
     entries = [
@@ -59,10 +56,9 @@ def translate() -> Translation:
 
 
 def _wrapper(name: str, function: Any) -> str:
-    """Return a function that calls ``function`` with what is in slots.
+    """Return a function that calls ``function`` with what is in slots of eight bytes.
 
-    A slot has eight bytes. Slot 0 receives the result. numba writes to slot 1 if there is an error; kernels
-    raise none.
+    Slot 0 receives the result. numba writes to slot 1 if there is an error; kernels raise none.
     """
     types = [str(argument.type) for argument in function.arguments]
     loads = [
@@ -79,7 +75,7 @@ def _wrapper(name: str, function: Any) -> str:
 
 
 class _Translator:
-    """Translate each kernel once, after those that it calls."""
+    """Translates each kernel once, after those that it calls."""
 
     def __init__(self) -> None:
         self._made: dict[Any, Any] = {}
@@ -156,7 +152,6 @@ def _called(plain: Any) -> Iterator[tuple[str, Any]]:
 
 
 def main() -> int:
-    """Write the translation."""
     os.environ.update(NUMBA)
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else KEPT
     path.write_bytes(translate().packed())

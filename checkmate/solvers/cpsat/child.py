@@ -8,8 +8,6 @@ from checkmate.solvers.engine import EngineDone, EngineServer
 
 
 class IntervalServer(EngineServer):
-    """Solves interval tasks."""
-
     kind = "intervals"
 
     def solve(self, task: IntervalTask) -> EngineDone:

@@ -1,11 +1,11 @@
-"""Retention intervals for CP-SAT, on values that share buffers.
+"""Retention intervals for CP-SAT, on values that share buffers, after MOCCASIN (Bartan et al., ICML 2023).
 
-They follow MOCCASIN (Bartan et al., ICML 2023). Event t(t+1)/2 + k is op k in stage t. An op has one
-computation in its own stage and up to C − 1 optional ones later, in order. Each computation of a value is
-retained from its event to an end. Each read is covered by one computation whose interval reaches it.
-Intervals of one value do not overlap, so a read gets what was made last. A buffer lasts as long as any view
-that was made from it; views made from different computations of their owner keep different buffers alive. A
-buffer that is taken over ends before the taker's event. One cumulative constraint counts the bytes.
+Event t(t+1)/2 + k is op k in stage t. An op has one computation in its own stage and up to C − 1 optional
+ones later, in order. Each computation of a value is retained from its event to an end. Each read is covered
+by one computation whose interval reaches it. Intervals of one value do not overlap, so a read gets what was
+made last. A buffer lasts as long as any view that was made from it; views made from different computations of
+their owner keep different buffers alive. A buffer that is taken over ends before the taker's event. One
+cumulative constraint counts the bytes.
 
 Only ``checkmate.solvers.cpsat.child`` runs this: ortools and highspy cannot be in one process.
 """
@@ -22,7 +22,6 @@ from checkmate.solvers.engine import EngineBound, EngineDone, EngineReady, Engin
 
 
 def solve_intervals(task: IntervalTask, send: Callable[[Message], None]) -> EngineDone:
-    """Solve the task, and send what is found meanwhile."""
     from ortools.sat.python import cp_model
 
     send(EngineReady())
@@ -35,10 +34,8 @@ def solve_intervals(task: IntervalTask, send: Callable[[Message], None]) -> Engi
     parameters.random_seed = task.seed
 
     class SolutionReporter(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-        """Report each better solution."""
-
         def on_solution_callback(self) -> None:
-            """Report the current solution; called from a worker's thread."""
+            """Called from a worker's thread."""
             events = [self.value(start) for start, runs in model.computations() if self.value(runs)]
             send(EngineSteps(pack_steps([op_at(event) for event in sorted(events)])))
 
@@ -48,10 +45,7 @@ def solve_intervals(task: IntervalTask, send: Callable[[Message], None]) -> Engi
 
 
 class _Intervals:
-    """The model while it is being built.
-
-    The key of a computation is (op, copy); the key of a retention is (value, copy).
-    """
+    """The model while it is being built, with computations by (op, copy) and retentions by (value, copy)."""
 
     def __init__(self, cp_model: Any, task: IntervalTask) -> None:
         self.task, self.model, self._cp = task, cp_model.CpModel(), cp_model
@@ -73,7 +67,7 @@ class _Intervals:
             _Hint(self, task.hint).give()
 
     def computations(self) -> list[tuple[Any, Any]]:
-        """Return (event, whether it takes place) of every computation."""
+        """(event, whether it takes place) of every computation."""
         return [(self.start[key], self.runs[key]) for key in self.runs]
 
     def copies(self, value: int) -> range:
@@ -197,15 +191,12 @@ class _Intervals:
 
 
 class _Hint:
-    """A schedule in stages, given to the solver as values of the variables."""
-
     def __init__(self, intervals: _Intervals, steps: list[int]) -> None:
         self._of, self._steps = intervals, steps
 
     def give(self) -> None:
-        """Hint every start, literal and end, but not take-overs.
-
-        Nothing is hinted if the schedule has more computations than the model allows.
+        """Hint every start, literal and end, but not take-overs; nothing with more computations than
+        allowed.
         """
         of, hint = self._of, self._of.model.add_hint
         events: dict[int, list[int]] = defaultdict(list)

@@ -1,8 +1,4 @@
-"""CP-SAT over retention intervals as a solver.
-
-The model is in ``checkmate.solvers.cpsat.interval_model``. ortools and highspy cannot be in one
-process, so the model is solved in a child process, which is killed to stop it.
-"""
+"""CP-SAT over retention intervals as a solver; the child that solves the model is killed to stop it."""
 
 from __future__ import annotations
 
@@ -45,11 +41,8 @@ _COST_STEPS = 10**9  # a cost in seconds is sent as so many parts of the total, 
 
 @dataclass(frozen=True)
 class IntervalOp:
-    """One op of the task.
+    """``reads``, ``writes``: values with a buffer. ``copies``: the most computations of it.
 
-    ``reads``, ``writes``: values with a buffer.
-    ``cost``, ``workspace``: in units.
-    ``copies``: the most computations of it.
     ``take_overs``: (owners, how many of them may be taken over).
     """
 
@@ -63,11 +56,7 @@ class IntervalOp:
 
 @dataclass(frozen=True)
 class IntervalValue:
-    """A value with a buffer.
-
-    ``size``: bytes in units, 0 for a view.
-    ``parent``: the value it is a view of, -1 for none.
-    """
+    """A value with a buffer. ``size``: 0 for a view; ``parent``: the value it is a view of, -1 for none."""
 
     producer: int
     size: int
@@ -79,10 +68,8 @@ class IntervalValue:
 class IntervalTask:
     """Minimise the cost within a limit on memory.
 
-    ``room``: the budget less fixed bytes, in units.
-    ``values``: by id; those without bytes are left out.
+    ``room``: the budget less fixed bytes, in units. ``values``: by id; those without bytes are left out.
     ``hint``: steps in the stages of the given order, or nothing.
-    ``seconds``, ``gap``, ``workers``, ``seed``: as in the options.
     """
 
     ops: list[IntervalOp]
@@ -96,24 +83,17 @@ class IntervalTask:
 
 
 def event_of(stage: int, op: int) -> int:
-    """Return the event at which ``op`` runs in ``stage``.
-
-    Events in order are the steps of a schedule in stages.
-    """
+    """The event at which ``op`` runs in ``stage``; events in order are the steps of a schedule in stages."""
     return stage * (stage + 1) // 2 + op
 
 
 def op_at(event: int) -> int:
-    """Return the op of an event."""
     stage = (math.isqrt(8 * event + 1) - 1) // 2
     return event - stage * (stage + 1) // 2
 
 
 def cost_unit(graph: Graph) -> float:
-    """Return the unit of the task's costs.
-
-    It is 1 if all costs are whole numbers, else a small part of the total.
-    """
+    """1 if all costs are whole numbers, else a small part of the total."""
     total = float(graph.cost.sum())
     whole = bool((graph.cost == np.floor(graph.cost)).all()) and total < 2**40
     return 1.0 if whole or total <= 0 else total / _COST_STEPS
@@ -122,10 +102,7 @@ def cost_unit(graph: Graph) -> float:
 def interval_task(
     graph: Graph, budget_bytes: int, *, copies: int, recompute_gradients: bool, hint: list[int], **how: Any
 ) -> IntervalTask:
-    """Return the task for ``graph``.
-
-    Bytes are divided by their greatest common divisor, so they are exact.
-    """
+    """Bytes are divided by their greatest common divisor, so they are exact."""
     producer, owner, alias = graph.producer.tolist(), graph.owner.tolist(), graph.alias_of.tolist()
     sized = {
         v
@@ -169,11 +146,12 @@ _GREEDY_SHARE = 0.2  # of the time limit, the most that greedy may use
 
 
 class IntervalSolver:
-    """Find the best schedule in the given order with few computations per op.
+    """Find the best schedule in the given order with few computations per op, under the stated assumptions.
 
-    No op is computed more than ``copies`` times. Without ``copies`` that is three times on small graphs and
-    twice on others. Two are proved in a fraction of the time that three take, but tight budgets need three
-    (U-Net at f = .1: 10.0 % extra cost instead of 7.7 %).
+    No op is computed more than ``copies`` times; by default three times on small graphs and twice on others.
+    Two are proved in a fraction of the time that three take, but tight budgets need three (U-Net at f = .1:
+    10.0 % extra cost instead of 7.7 %). INFEASIBLE is only said of a budget below some op's own need, because
+    for any other budget another order, or more computations, may fit.
     """
 
     name = "intervals"
@@ -182,11 +160,6 @@ class IntervalSolver:
         self._copies = copies
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return OPTIMAL, or FEASIBLE with a bound, or LIMIT without a schedule.
-
-        Both claims hold under the assumptions stated. INFEASIBLE is only said of a budget below some op's own
-        need, because for any other budget another order, or more computations, may fit.
-        """
         copies = self._copies or (3 if _covers(problem.graph, 3) <= _COVERS_OF_THREE else 2)
         return (
             below_working_set(problem, self.name) or _IntervalRun(problem, options, listener, copies).result()
@@ -198,7 +171,6 @@ def _covers(graph: Graph, copies: int) -> int:
 
 
 def interval_assumptions(graph: Graph, copies: int, *, recompute_gradients: bool) -> tuple[str, ...]:
-    """Return the assumptions of a claim that is made from the model."""
     found = ["given order", "the paper's stages", f"at most {copies} computations of an op"]
     if any(group.tangled for op in range(graph.n) for group in take_over_groups(graph, op)):
         found.append("one take-over where several are tangled")
@@ -214,7 +186,6 @@ class _IntervalRun(GivenOrderRun):
         self._copies, self._unit = copies, cost_unit(problem.graph)
 
     def result(self) -> SolveResult:
-        """Ask the child to solve the task, and return the outcome."""
         covers = _covers(self.graph, self._copies)
         if covers > MOST_COVERS:
             sentence = (
@@ -301,12 +272,9 @@ def _ops(steps: bytes, ops: int) -> list[int]:
 
 
 def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[Message]:
-    """Yield the child's messages until it is done, out of time or cancelled.
+    """Yield the child's messages until it is done, out of time or cancelled; the child has ended then.
 
-    The child has ended then.
-
-    Raises:
-        SolverCrashedError: it ended before it was done, or its message cannot be read.
+    Raises SolverCrashedError if it ended before it was done, or its message cannot be read.
     """
     root = str(Path(checkmate.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))

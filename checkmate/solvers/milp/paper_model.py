@@ -1,11 +1,10 @@
 """The mixed-integer program of Checkmate as published, in PuLP.
 
 (Jain et al., MLSys 2020, arXiv 1910.02653, problem 9.) Stages t = 0 … n−1, one per op in the given order.
-Binary
-``R[t, i]``: op i is computed in stage t; ``S[t, v]``: value v is retained into stage t; ``FREE[t, v, k]``:
-v's buffer is freed in stage t right after op k; continuous ``U[t, k]``: live bytes while k is computed in
-stage t. Objective (1a); constraints (1b), (1c), the recurrence (2)-(4), FREE by (7a)-(7c), frontier-advancing
-stages (8a)-(8c), U within the budget.
+Binary ``R[t, i]``: op i is computed in stage t; ``S[t, v]``: value v is retained into stage t; ``FREE[t, v,
+k]``: v's buffer is freed in stage t right after op k; continuous ``U[t, k]``: live bytes while k is computed
+in stage t. Objective (1a); constraints (1b), (1c), the recurrence (2)-(4), FREE by (7a)-(7c),
+frontier-advancing stages (8a)-(8c), U within the budget.
 
 On graphs of one plain output per op this is the paper's program (with FREE[t, k, k] of (4), which section 4.8
 leaves out). For what else the graphs here have, these rules are added:
@@ -38,10 +37,7 @@ _LARGEST_COEFFICIENT = 1e6  # of the memory rows; the engines' tolerances allow 
 
 @dataclass(frozen=True, eq=False)
 class PaperModel:
-    """The program, its variables and their units.
-
-    ``problem``: the PuLP problem. Its objective is the schedule's cost divided by ``cost_unit``.
-    """
+    """The program, its variables and their units. Its objective is the schedule's cost over ``cost_unit``."""
 
     problem: Any
     cost_unit: float
@@ -61,9 +57,8 @@ class PaperModel:
         return stages, values, [self.S[place] for place in places]
 
     def shares(self, solution: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """Return S as float64[n, m].
-
-        It is read from the engine's final solution, or from ``solution``, a vector of all its columns.
+        """S as float64[n, m], of the engine's final solution, or of ``solution``, a vector of all its
+        columns.
         """
         stages, values, variables = self._retentions
         found = np.zeros((self.graph.n, self.graph.m))
@@ -74,7 +69,7 @@ class PaperModel:
         return found
 
     def set_budget(self, budget_bytes: float) -> None:
-        """Change the budget; ``budget_bytes`` includes the graph's fixed bytes."""
+        """``budget_bytes`` includes the graph's fixed bytes."""
         limit = _limit(self.graph, budget_bytes, self.bytes_unit)
         for variable in self.peaks:
             variable.upBound = limit
@@ -83,13 +78,13 @@ class PaperModel:
 
 
 def model_size(graph: Graph) -> int:
-    """Return about how many variables the model has."""
+    """About how many variables the model has."""
     links = sum(len(touching_ops(graph, value)) for value in buffer_owners(graph))
     return graph.n * (2 * graph.n + int((graph.producer >= 0).sum()) + links) // 2
 
 
 def assumptions_of(graph: Graph, *, recompute_gradients: bool) -> tuple[str, ...]:
-    """Return the assumptions of a claim that is made from this model.
+    """The assumptions of a claim that is made from this model.
 
     "The paper's stages": one stage per op, which ends with that op. An op runs at most once in a stage, and
     nothing runs after the last op.
@@ -120,9 +115,8 @@ def paper_model(
     relaxed: bool,
     stop: Callable[[], bool] = never,
 ) -> PaperModel | None:
-    """Build the model; return None if ``stop`` says so on the way.
-
-    ``relaxed``: as a linear program. ``stop`` is asked once per stage.
+    """Build the model, as a linear program if ``relaxed``; None if ``stop``, asked once per stage, says
+    so.
     """
     import pulp
 
@@ -180,9 +174,8 @@ class _PaperStatement:
         return row
 
     def variables(self) -> None:
-        """Add R and S, lower triangular (8b), (8c), with R[t, t] = 1 (8a).
-
-        Kept values are retained past the last stage.
+        """Add R and S, lower triangular (8b), (8c), with R[t, t] = 1 (8a); kept values are retained past the
+        end.
         """
         new, n = self.model.add_variable, self.graph.n
         kept = set(np.flatnonzero(self.graph.keep).tolist())
@@ -203,15 +196,13 @@ class _PaperStatement:
         self.model.setObjective(self.pulp.LpAffineExpression([(r, costs[i]) for (_, i), r in self.R.items()]))
 
     def run_once(self, once: NDArray[np.bool_]) -> None:
-        """Fix R for the ops that may not be recomputed."""
         for op in np.flatnonzero(once).tolist():
             for t in range(op + 1, self.graph.n):
                 self.R[t, op].upBound = 0
 
     def dependencies(self, t: int) -> None:
-        """Add (1b) and (1c) for stage ``t``.
-
-        (1b): what is read is computed in the stage or retained into it. (1c): only what existed is retained.
+        """(1b): what is read is computed in the stage or retained into it. (1c): only what existed is
+        retained.
         """
         less = self.pulp.LpConstraintLE
         for i in range(t + 1):
@@ -227,7 +218,7 @@ class _PaperStatement:
                 self.add(terms, less, 0)
 
     def views(self, t: int) -> None:
-        """Retain a view only with its owner. The owner is not recomputed while the view is retained."""
+        """A view is retained only with its owner, which is not recomputed while the view is retained."""
         less = self.pulp.LpConstraintLE
         for value, owner in enumerate(self.owner):
             source = self.producer[owner]
@@ -238,10 +229,7 @@ class _PaperStatement:
                 self.add([(self.S[t, value], 1), (self.R[t, source], 1)], less, 1)
 
     def memory(self, t: int) -> None:
-        """Add the live bytes along the stage, (2), (3), (4).
-
-        They include what is freed after each op, workspace and take-overs.
-        """
+        """Add the live bytes along the stage, (2), (3), (4), with workspace and take-overs."""
         equal, less = self.pulp.LpConstraintEQ, self.pulp.LpConstraintLE
         before = [(self.S[t, value], -self.size[value]) for value in self.owners if self.producer[value] < t]
         for k in range(t + 1):
@@ -280,7 +268,7 @@ class _PaperStatement:
 
 
 def _bytes_unit(graph: Graph) -> float:
-    """Return the bytes that one unit of the memory rows stands for."""
+    """The bytes that one unit of the memory rows stands for."""
     sizes = np.array(
         [*(graph.values[v].bytes for v in buffer_owners(graph)), *graph.workspace_bytes.tolist()], np.int64
     )

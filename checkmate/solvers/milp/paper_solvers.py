@@ -1,4 +1,4 @@
-"""The paper's MILP as a solver: the reference for all others."""
+"""The paper's MILP as a solver, the reference for all others, and its rounding."""
 
 from __future__ import annotations
 
@@ -26,14 +26,11 @@ VARIABLES_PER_SECOND = 30_000  # the variables that PuLP adds per second (measur
 
 
 class PaperRun(GivenOrderRun):
-    """One solve of the paper's program, or of its relaxation."""
-
     def __init__(self, solver: str, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         assumptions = assumptions_of(problem.graph, recompute_gradients=options.recompute_gradients)
         super().__init__(solver, problem, options, listener, assumptions)
 
     def state(self, *, relaxed: bool) -> PaperModel | None:
-        """Return the program, or None if it could not be built in time."""
         return paper_model(
             self.graph,
             self.problem.budget_bytes,
@@ -60,20 +57,15 @@ _TRIES = 3  # the most solves if the engine's tolerances let a schedule over the
 
 
 class MilpSolver:
-    """Find the optimum in the given order, if it ends within the limit.
+    """Find the optimum of ``paper_model`` in the given order, if it ends within the limit.
 
-    The model is in ``checkmate.solvers.milp.paper_model``.
+    OPTIMAL and the bound hold under the model's assumptions. A budget that has no schedule under them is
+    LIMIT, because another order may have one; INFEASIBLE is only said of a budget below some op's own need.
     """
 
     name = "milp"
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return OPTIMAL, or FEASIBLE with a bound, or LIMIT without a schedule.
-
-        Both claims hold under the model's assumptions. A budget that has no schedule under the assumptions is
-        LIMIT too, because another order may have one. INFEASIBLE is only said of a budget below some op's own
-        need.
-        """
         return below_working_set(problem, self.name) or _MilpRun(problem, options, listener).result()
 
 
@@ -95,11 +87,6 @@ class _MilpRun(PaperRun):
         self._reported = -math.inf
 
     def result(self) -> SolveResult:
-        """Build the model, solve it and decode the solution.
-
-        If the engine's tolerances let a schedule over the budget, this is repeated with a little less of the
-        budget.
-        """
         refused = too_large(self.problem, MilpSolver.name, self.options.time_limit_s)
         if refused is not None:
             return refused
@@ -145,7 +132,7 @@ class _MilpRun(PaperRun):
         )
 
     def report_bound(self, bound: float) -> None:
-        """Report a bound of the true budget's program, or of a smaller one, unless it is no better."""
+        """Report a bound of the true budget's program, or of a smaller one, if it is better."""
         if bound > self._reported:
             self._reported = bound
             self.listener.bound(bound, self.assumptions)
@@ -163,10 +150,7 @@ class _MilpRun(PaperRun):
         return {variable: float(matrices.R[place]) for place, variable in model.R.items()}
 
     def take_shares(self, shares: NDArray[np.float64]) -> int:
-        """Decode S; return the peak of its schedule in bytes.
-
-        The schedule is reported if it is the best so far.
-        """
+        """Take the schedule of S, if it is the best so far; return its peak in bytes."""
         return self.take_retention(shares > 0.5)
 
 
@@ -182,17 +166,12 @@ class LpRoundingSolver:
 
     The rounded schedule may need more memory than the relaxation; the paper leaves a fixed allowance of the
     budget (section 5.3). Here several thresholds and random roundings are tried, and the relaxation is solved
-    again with less of the budget until a rounded schedule fits.
+    again with less of the budget until a rounded schedule fits. The bound is the first relaxation's value.
     """
 
     name = "lp-rounding"
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the cheapest rounding that fits the budget.
-
-        It is of the first relaxation that has one. The bound is the first relaxation's value. LIMIT if no
-        rounding fits.
-        """
         return below_working_set(problem, self.name) or _LpRoundingRun(problem, options, listener).result()
 
 
@@ -203,7 +182,6 @@ class _LpRoundingRun(PaperRun):
         self._once = must_run_once(problem.graph, recompute_gradients=options.recompute_gradients)
 
     def result(self) -> SolveResult:
-        """Solve the relaxation for shrinking budgets until a rounding fits."""
         refused = too_large(self.problem, LpRoundingSolver.name, self.options.time_limit_s)
         if refused is not None:
             return refused
@@ -230,7 +208,7 @@ class _LpRoundingRun(PaperRun):
         )
 
     def _relaxation(self, model: PaperModel) -> float | None:
-        """Return the relaxation's value; None if it has none, or time is up."""
+        """The relaxation's value; None if it has none, or time is up."""
         if self.should_stop():
             return None
         outcome = run_engine(

@@ -26,12 +26,10 @@ _LEAST_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class EngineOutcome:
-    """How the engine ended.
+    """How the engine ended; ``engine_status`` is its own word for it.
 
     ``status``: OPTIMAL and INFEASIBLE are the engine's proofs, within its tolerances; OPTIMAL is up to the
-    gap asked for.
-    ``bound``: its proved lower bound on the objective, None if it reports none.
-    ``engine_status``: the engine's own word for how it ended.
+    gap asked for. ``bound``: its proved lower bound on the objective, None if it reports none.
     """
 
     status: SolveStatus
@@ -49,10 +47,10 @@ def run_engine(
     listener: HighsListener | None = None,
     start: dict[Any, float] | None = None,
 ) -> EngineOutcome:
-    """Solve the PuLP problem ``model`` within ``seconds``.
+    """Solve the PuLP problem ``model`` within ``seconds``. Its variables then hold the best solution found.
 
-    Its variables then hold the best solution found. ``listener``: hears solutions and bounds, from HiGHS
-    only. ``start``: values of some variables in a known solution, for engines that take one.
+    ``listener``: hears solutions and bounds, from HiGHS only. ``start``: values of some variables in a known
+    solution, for engines that take one.
 
     Raises:
         SolverUnavailableError: the engine is unknown or not installed.
@@ -90,10 +88,8 @@ def _interruptible_highs(
     import pulp
 
     class InterruptibleHighs(pulp.HiGHS):  # type: ignore[misc]
-        """The driver, made here because PuLP is loaded only where it is used."""
-
         def createAndConfigureSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
-            """Make the solver. PuLP calls this hook; its own makes one that may print."""
+            """PuLP's own makes one that may print."""
             lp.solverModel = silent_highs()
             for name, value in settings.items():
                 lp.solverModel.setOptionValue(name, value)
@@ -115,12 +111,9 @@ def _interruptible_highs(
 
 
 def _highs_outcome(highs: Any, *, relaxed: bool, cancelled: Cancelled) -> EngineOutcome:
-    """Return how HiGHS ended, from HiGHS itself.
+    """Return how HiGHS ended, from HiGHS itself: PuLP 3.3 reports a time limit as optimal.
 
-    PuLP 3.3 reports a time limit as optimal.
-
-    Raises:
-        SolveFailedError: it did not solve, for another reason than a limit or a cancel.
+    Raises SolveFailedError if it did not solve for another reason than a limit or a cancel.
     """
     import highspy
 

@@ -64,9 +64,8 @@ class RowBlocks:
         return np.arange(self.count - count, self.count)
 
     def put(self, rows: NDArray[np.int64], codes: Codes, factor: float) -> None:
-        """Add ``factor`` times the column of each code to each row.
-
-        Rows and codes have the same shape; a YES adds the factor itself.
+        """Add ``factor`` times the column of each code to each row of the same shape; a YES adds the factor
+        itself.
         """
         column = codes >= 0
         if column.any():
@@ -82,7 +81,7 @@ class RowBlocks:
             self.put(rows, codes, factor)
 
     def pack(self) -> PackedRows:
-        """Return all rows, with the entries of one place added up."""
+        """All rows, with the entries of one place added up."""
         low, high = (
             np.concatenate([part[side] for part in self._bounds] or [np.zeros(0)]) for side in (0, 1)
         )
@@ -130,14 +129,13 @@ class TightModel:
     retained: Codes
 
     def retention(self, solution: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return S of a solution's columns, rounded: bool[n, m]."""
+        """S of a solution's columns, rounded: bool[n, m]."""
         held: NDArray[np.bool_] = np.append(solution, [1.0, 0.0])[self.retained[: self.graph.n]] > 0.5
         return held
 
     def choices(self, runs: NDArray[np.bool_], retained: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-        """Return the binary columns for R (bool[n, n]) and S (bool[n + 1, m]).
-
-        None if they contradict what is fixed.
+        """The binary columns for R (bool[n, n]) and S (bool[n + 1, m]); None if they contradict what is
+        fixed.
         """
         chosen = np.zeros(self.whole)
         for codes, chosen_now in ((self.runs, runs), (self.retained, retained)):
@@ -149,7 +147,7 @@ class TightModel:
 
 
 def model_size(graph: Graph, *, recompute_gradients: bool) -> int:
-    """Return about the most entries of the model's rows; takes milliseconds."""
+    """About the most entries of the model's rows; takes milliseconds."""
     horizon = _Horizon.of(graph, must_run_once(graph, recompute_gradients=recompute_gradients))
     stage, op = np.arange(graph.n, dtype=np.int64), np.arange(graph.n, dtype=np.int64)
     owners = np.array(buffer_owners(graph), np.int64)
@@ -169,7 +167,7 @@ def _covering(
 def tight_model(
     graph: Graph, budget_bytes: int, *, recompute_gradients: bool, stop: Callable[[], bool] = never
 ) -> TightModel | None:
-    """Build the model; return None if ``stop`` says so on the way. ``stop`` is asked a few times."""
+    """Build the model; None if ``stop``, asked a few times, says so on the way."""
     statement = _TightStatement(
         graph, budget_bytes, must_run_once(graph, recompute_gradients=recompute_gradients)
     )
@@ -182,12 +180,8 @@ def tight_model(
 
 @dataclass(frozen=True, eq=False)
 class _Horizon:
-    """The last stages in which ops and values may matter.
-
-    ``last_run``: per op, the last stage in which running it may be useful.
-    ``last_need``: per value, the last stage in which it may be needed.
-    ``sure_need``: per value, the last stage in which it is certainly needed.
-    ``free``: per value, whether it is retained for good because it takes no bytes.
+    """Per op or value, the last stage in which it may matter; ``free``: retained for good, as it has no
+    bytes.
     """
 
     once: NDArray[np.bool_]
@@ -198,10 +192,7 @@ class _Horizon:
 
     @classmethod
     def of(cls, graph: Graph, once: NDArray[np.bool_]) -> _Horizon:
-        """Compute the horizon from the last op to the first.
-
-        What is retained for good (``free``) is no reason to run an op again.
-        """
+        """From the last op to the first; what is ``free`` is no reason to run an op again."""
         owner, producer, keep = graph.owner.tolist(), graph.producer.tolist(), graph.keep.tolist()
         readers, writes = graph.value_readers.lists(), graph.op_outputs.lists()
         free = np.array([producer[o] < 0 or not graph.values[o].bytes for o in owner], np.bool_)
@@ -267,9 +258,7 @@ class _TightStatement:
         return codes
 
     def dependencies(self) -> None:
-        """Add the rows of what is read, and of what may be retained.
-
-        What an op reads is made in the stage or retained into it. Only what existed, or is made anew, is
+        """Reads are made in the stage or retained into it; only what existed, or is made anew, is
         retained.
         """
         n, rows = self.graph.n, self.rows
@@ -287,7 +276,7 @@ class _TightStatement:
                     rows.at_most(1.0, (makes[at], 1.0), (held[at], 1.0))
 
     def views(self) -> None:
-        """Retain a view only with its owner; the owner's R + S <= 1 does the rest."""
+        """A view is retained only with its owner; the owner's R + S <= 1 does the rest."""
         for value, owner in enumerate(self.owner):
             if owner != value and not self.horizon.free[value] and self.producer[value] >= 0:
                 mine, its = self.S[:, value], self.S[:, owner]
@@ -341,10 +330,9 @@ class _TightStatement:
         self.rows.put(part[at], np.broadcast_to(codes[:, None], part.shape)[at], size)
 
     def _take_overs(self, rows: NDArray[np.int64]) -> set[tuple[int, int]]:
-        """Add workspaces and take-overs; return the inputs always taken over.
+        """Add workspaces and take-overs; return the inputs (owner, op) that are always taken over.
 
-        Those are pairs (owner, op). The others need a variable, since there are more inputs than may be taken
-        over.
+        The others need a variable, since there are more inputs than may be taken over.
         """
         always: set[tuple[int, int]] = set()
         for k in range(self.graph.n):
@@ -368,9 +356,8 @@ class _TightStatement:
         self.rows.at_most(0.0, (taken, 1.0), *terms)
 
     def model(self) -> TightModel:
-        """Return everything added so far, packed.
-
-        The mean op costs 1, so that the solver's absolute tolerances make sense.
+        """Everything added so far, packed. The mean op costs 1, so that the solver's absolute tolerances make
+        sense.
         """
         graph = self.graph
         unit = graph.base_cost / graph.n or 1.0

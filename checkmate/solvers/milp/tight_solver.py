@@ -1,7 +1,4 @@
-"""The tight program as a solver.
-
-It is optimal in the given order on networks of some hundred ops, and gives a strong bound on larger ones.
-"""
+"""The tight program as a solver: optimal in the given order on networks of some hundred ops."""
 
 from __future__ import annotations
 
@@ -35,12 +32,10 @@ _FIX_MARGIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class TightOutcome:
-    """How HiGHS ended.
+    """How HiGHS ended; ``engine_status`` is its own word for it. ``bound``: in the model's unit.
 
-    ``infeasible``: proved, within the solver's tolerances.
-    ``bound``: in the model's unit, like the objective.
-    ``solution``: the best columns found, None without any.
-    ``engine_status``: HiGHS's own word for how it ended.
+    ``infeasible``: proved, within the solver's tolerances. ``solution``: the best columns found, None without
+    any.
     """
 
     infeasible: bool
@@ -150,20 +145,14 @@ _TRIES = 3  # the most solves if the solver's tolerances let a schedule over the
 
 
 class TightMilpSolver:
-    """Find the optimum in the given order, if it ends within the limit.
+    """Find the optimum of ``tight_model`` in the given order, if it ends within the limit.
 
-    The model is in ``checkmate.solvers.milp.tight_model``.
+    What is claimed is as of the paper's program, ``milp``.
     """
 
     name = "tight-milp"
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return OPTIMAL, or FEASIBLE with a bound, or LIMIT without a schedule.
-
-        Both claims hold under the model's assumptions. A budget that has no schedule under the assumptions is
-        LIMIT too, because another order may have one. INFEASIBLE is only said of a budget below some op's own
-        need.
-        """
         return below_working_set(problem, self.name) or _TightMilpRun(problem, options, listener).result()
 
 
@@ -176,10 +165,7 @@ class _TightMilpRun(GivenOrderRun):
         self._size = 0
 
     def result(self) -> SolveResult:
-        """Find a start, build the model, solve it and decode the solution.
-
-        If tolerances let a schedule over the budget, this is repeated with a little less of the budget.
-        """
+        """If tolerances let a schedule over the budget, solve again with a little less of the budget."""
         refusal = self._too_large()
         if refusal:
             return self.without_schedule(SolveStatus.LIMIT, refusal, self._statistics("not started"))
@@ -247,7 +233,6 @@ class _TightMilpRun(GivenOrderRun):
         return None if retained is None else model.choices(runs, retained)
 
     def decode(self, retained: NDArray[np.bool_]) -> None:
-        """Take the schedule of a solution, and note its peak."""
         self._peak = self.take_retention(retained)
 
     def _statistics(self, engine_status: str) -> dict[str, Any]:
@@ -255,13 +240,12 @@ class _TightMilpRun(GivenOrderRun):
 
 
 class _GivenOrder(Listener):
-    """Take from the order-free search what keeps the given order."""
+    """Takes from the order-free search what can be stated in stages of the given order."""
 
     def __init__(self, run: _TightMilpRun) -> None:
         self._run = run
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        """Take the schedule if it can be stated in stages."""
         self._run.take_in_stages(steps)
 
     def cancelled(self) -> bool:

@@ -1,7 +1,4 @@
-"""Solve a path-cut program with HiGHS; read a schedule from its solution.
-
-The solve can be interrupted.
-"""
+"""Solve a path-cut program with HiGHS, interruptibly; read a schedule from its solution."""
 
 from __future__ import annotations
 
@@ -26,11 +23,10 @@ _HALF = 0.499  # if costs tie, a run may be split between two intervals: then it
 
 @dataclass(frozen=True, eq=False)
 class CutOutcome:
-    """The result of a program.
+    """The result of a program. ``bound``: in the graph's cost unit; infinite if no schedule exists.
 
-    ``bound``: in the graph's cost unit; infinite if no schedule exists.
-    ``exact``: the program was solved to the end.
-    ``runs``: bool[n, K + 1], the best y found; None if there is none.
+    ``exact``: the program was solved to the end. ``runs``: bool[n, K + 1], the best y found; None if there is
+    none.
     """
 
     bound: float
@@ -40,11 +36,10 @@ class CutOutcome:
 
 @dataclass(frozen=True, eq=False)
 class Relaxation:
-    """The result of a program's linear relaxation.
+    """The result of a program's linear relaxation; its bound is the base cost if the time was too short.
 
-    ``bound``: as of ``CutOutcome``; the graph's base cost if the time was too short.
-    ``price``: float64[K], what each cut's budget costs; None if it was not solved to the end.
-    ``shares``: float64[n, K + 1], its y; None if it was not solved to the end.
+    ``price``: float64[K], what each cut's budget costs, and ``shares``: float64[n, K + 1], its y; None if it
+    was not solved to the end.
     """
 
     bound: float
@@ -61,10 +56,9 @@ def solve_program(
     workers: int,
     start: NDArray[np.int32] | None = None,
 ) -> CutOutcome:
-    """Return the least cost of the program, or what is known of it in time.
+    """Return the least cost of the program, or what is known of it in time; ``listener`` receives the bounds.
 
-    ``listener`` receives the bounds. ``start``: a schedule within the budget (every such schedule is a
-    solution).
+    ``start``: a schedule within the budget (every such schedule is a solution).
     """
     if _is_impossible(program):
         return CutOutcome(math.inf, True, None)
@@ -100,7 +94,6 @@ class _CutListener(HighsListener):
 def relax_program(
     graph: Graph, program: CutProgram, *, time_limit_s: float, cancelled: Cancelled
 ) -> Relaxation:
-    """Return the bound, the prices and y of the linear relaxation."""
     if _is_impossible(program):
         return Relaxation(math.inf)
     solve = HighsProgram(_as_lp(program, relaxed=True), workers=1)
@@ -147,7 +140,7 @@ def _as_lp(program: CutProgram, *, relaxed: bool) -> Any:
 
 
 def start_of(graph: Graph, program: CutProgram, steps: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Return the values of y and a, the first columns, in a schedule."""
+    """The values of y and a, the first columns, in a schedule."""
     first = np.full(graph.n, -1)
     ops, places = np.unique(steps, return_index=True)
     first[ops] = places
@@ -172,24 +165,20 @@ def start_of(graph: Graph, program: CutProgram, steps: NDArray[np.int32]) -> NDA
 
 
 def cost_bound(graph: Graph, program: CutProgram, bound: float) -> float:
-    """Return the bound in the graph's unit, but at least the base cost.
-
-    It is a whole number if all costs are.
-    """
+    """The bound in the graph's unit, whole if all costs are, but at least the base cost."""
     return max(float(round_up_if_whole(graph.cost, bound * program.unit)), graph.base_cost)
 
 
 def values_of(program: CutProgram, solution: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return y as float64[n, K + 1], with the fixed ones."""
+    """y as float64[n, K + 1], with the fixed ones."""
     # The codes _YES and _NO count from the end.
     values: NDArray[np.float64] = np.concatenate([solution, [1.0, 0.0]])[program.runs]
     return values
 
 
 def steps_from(graph: Graph, program: CutProgram, runs: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return the schedule that runs ops as late as their first use allows.
-
-    Each interval's ops run within that interval. The schedule may not fit the budget.
+    """Return the schedule that runs ops as late as their first use in each interval allows; it may not
+    fit.
     """
     inputs, producer = graph.op_inputs.lists(), graph.producer.tolist()
     steps: list[int] = []

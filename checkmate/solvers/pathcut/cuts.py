@@ -37,10 +37,10 @@ _NO, _YES = -1, -2  # instead of a variable's index: fixed at 0, fixed at 1
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Which ops must come before which.
+    """Which ops must come before which, as the bits of whole numbers.
 
-    Sets of ops are the bits of whole numbers. ``forced``: int64[n], the bytes that are held while an op runs;
-    exact on graphs of up to ``_EXACT`` ops, those of the given order above. It only says which cuts to try.
+    ``forced``: int64[n], the bytes that are held while an op runs; exact on graphs of up to ``_EXACT`` ops,
+    those of the given order above. It only says which cuts to try.
     """
 
     ancestors: Sequence[int] | LazyClosure
@@ -49,9 +49,8 @@ class Reach:
 
     @classmethod
     def of(cls, graph: Graph) -> Reach:
-        """Return the closures of the graph's dependencies.
-
-        On large graphs they are found op by op when they are asked for: all of them would take n² bits.
+        """On large graphs the closures are found op by op when they are asked for: all of them would take n²
+        bits.
         """
         if graph.n > _EXACT:
             live = simulate(graph, Schedule.plain(graph)).live_bytes
@@ -82,24 +81,18 @@ def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.in
 
 
 def own_bytes(graph: Graph, op: int) -> int:
-    """Return the bytes that op ``op`` reads, writes and works in.
-
-    Views count again, so use this only to compare ops.
-    """
+    """What op ``op`` reads, writes and works in. Views count again, so use this only to compare ops."""
     size = graph.value_bytes
     return int(size[graph.op_inputs[op]].sum() + size[graph.op_outputs[op]].sum() + graph.workspace_bytes[op])
 
 
 def tightest_cut(reach: Reach) -> int:
-    """Return the op that forces the most bytes: the best single cut."""
+    """The op that forces the most bytes: the best single cut."""
     return int(np.argmax(reach.forced))
 
 
 def heaviest_path(graph: Graph, reach: Reach, *, through: int | None = None) -> list[int]:
-    """Return the ops of the path that forces the most bytes in sum.
-
-    It leads ``through`` that op, if one is given.
-    """
+    """The ops of the path (``through`` that op) that forces the most bytes in sum."""
     weight = reach.forced.astype(np.float64)
     weight /= max(float(weight.max()), 1.0)
     if through is not None:
@@ -144,12 +137,12 @@ class LinearRows:
 
 @dataclass(frozen=True, eq=False)
 class CutProgram:
-    """The integer program of some cuts.
+    """The integer program of some cuts, ops in the order of a path.
 
     ``runs``: int64[n, K + 1], the column of y[o, k] or a fixed value; ``held``: int64[m, K], that of a[v, k].
     ``memory``: the row of each cut's budget, in bytes; -1 if there is none. ``room``: the budget in bytes.
-    All numbers of the rows are whole. Only the a, columns ``first_held`` to ``end_held`` - 1, need to be
-    binary: the least y for them are binary too.
+    ``unit``: what costs are divided by. All numbers of the rows are whole. Only the a, columns ``first_held``
+    to ``end_held`` - 1, need to be binary: the least y for them are binary too.
     """
 
     cuts: tuple[int, ...]
@@ -167,7 +160,6 @@ class CutProgram:
 
 
 def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]) -> CutProgram:
-    """Return the program for ``cuts``, ops in the order of a path. Costs are divided by ``unit``."""
     runs, earliest = _run_columns(graph, reach, cuts)
     first = int(runs.max(initial=-1)) + 1
     held, end = _held_columns(graph, cuts, earliest, first)
@@ -186,10 +178,9 @@ def build_program(graph: Graph, reach: Reach, budget_bytes: int, cuts: list[int]
 
 
 def cost_unit(graph: Graph) -> float:
-    """Return what costs are divided by.
+    """What costs are divided by: they become small whole numbers if possible, else sum up to a thousand.
 
-    If possible they become small whole numbers, else they sum up to a thousand. A program with a whole
-    objective is solved as soon as its bound exceeds the best solution less one.
+    A program with a whole objective is solved as soon as its bound exceeds the best solution less one.
     """
     cost = graph.cost
     if graph.base_cost < 2**53 and bool((cost == np.floor(cost)).all()):
@@ -303,7 +294,7 @@ def _rows_of_memory(
 
 
 def most_taken_over(graph: Graph, op: int) -> int:
-    """Return the most bytes that op ``op`` can take over. This holds whatever else is live."""
+    """The most bytes that op ``op`` can take over, whatever else is live."""
     owners_in: dict[int, int] = {}
     by_output: dict[int, int] = {}
     for output, read in graph.ops[op].takes_over:

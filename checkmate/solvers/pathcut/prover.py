@@ -1,12 +1,12 @@
-"""Raise the path-cut bound until it meets the cost.
+"""Raise the path-cut bound until it meets the cost: which cuts to take, and in which order.
 
-This decides which cuts to take, and in which order. First comes the single cut that forces the most bytes, as
-an integer program: it takes milliseconds and is often within a percent. If it shows next to nothing, the
-relaxations of other single cuts tell which is better, and the path leads through that one. Then the linear
-relaxation with many cuts along a heaviest path shows by its prices at which cuts the budget matters; those
-few make a small integer program. HiGHS solves what it can in a moment, CP-SAT the others. Each further round
-looks at the schedule that the program's solution describes, and adds the cuts at which it is most over the
-budget. If a described schedule fits, it is optimal.
+First comes the single cut that forces the most bytes, as an integer program: it takes milliseconds and is
+often within a percent. If it shows next to nothing, the relaxations of other single cuts tell which is
+better, and the path leads through that one. Then the linear relaxation with many cuts along a heaviest path
+shows by its prices at which cuts the budget matters; those few make a small integer program. HiGHS solves
+what it can in a moment, CP-SAT the others. Each further round looks at the schedule that the program's
+solution describes, and adds the cuts at which it is most over the budget. If a described schedule fits, it is
+optimal.
 """
 
 from __future__ import annotations
@@ -47,16 +47,9 @@ _POOR = 1e-4
 
 
 class PathCutSolver:
-    """Prove lower bounds for any order of execution.
-
-    Optimality is proved if a solution of the program is a schedule that fits.
-    """
+    """Prove lower bounds for any order; optimal if a solution of the program is a schedule that fits."""
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the bound, and the best schedule found on the way.
-
-        There may be no schedule, because this is a prover.
-        """
         started = time.perf_counter()
         heard = _BestDescribed(problem, options, listener)
         prover = Prover(problem.graph, problem.budget_bytes, workers=options.workers)
@@ -83,7 +76,7 @@ class ProofListener(Listener):
         return False
 
     def known(self) -> Steps | None:
-        """Return a schedule within the budget, for programs to start from."""
+        """A schedule within the budget, for programs to start from."""
         return None
 
 
@@ -135,8 +128,6 @@ class _Task:
 
 
 class _CutsListener(CancelListener):
-    """Gives the bounds of one set of cuts to its prover."""
-
     def __init__(self, prover: Prover, cuts: Sequence[int], listener: ProofListener) -> None:
         super().__init__(listener.cancelled)
         self._prover, self._cuts, self._listener = prover, cuts, listener
@@ -147,11 +138,7 @@ class _CutsListener(CancelListener):
 
 @dataclass(frozen=True, eq=False)
 class _Attempt:
-    """A solved program.
-
-    It has its cuts, its bound, whether it was solved to the end, and the schedule that its solution
-    describes.
-    """
+    """A solved program, and the schedule that its solution describes. ``exact``: it was solved to the end."""
 
     cuts: tuple[int, ...]
     bound: float
@@ -164,8 +151,8 @@ class Prover:
     """A lower bound that rises.
 
     ``bound``: in the graph's cost unit, for any order; infinite once it is proved that no schedule exists.
-    ``best_cuts``: the cuts whose program gave it; none where it is the base cost.
-    ``reach``: the graph's, if the caller has it already. ``with_sat``: whether CP-SAT may solve programs.
+    ``best_cuts``: the cuts whose program gave it; none where it is the base cost. ``reach``: the graph's, if
+    the caller has it already. ``with_sat``: whether CP-SAT may solve programs.
     """
 
     graph: Graph

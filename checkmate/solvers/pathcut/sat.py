@@ -1,7 +1,7 @@
-"""Solve path-cut programs with CP-SAT, in a process that stays.
+"""Solve path-cut programs with CP-SAT, in a process that stays: ortools and highspy cannot be in one.
 
 On programs of many cuts it is several times as fast as HiGHS: what decides them is which values are kept, and
-it learns from each choice that failed. It needs ortools, which cannot be in one process with highspy.
+it learns from each choice that failed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class SatTask:
     """Minimise the cost of columns that are 0 or 1.
 
     ``clauses``: (columns, others): one of the columns is 1, or one of the others is 0. ``sums``: (columns,
-    factors, low): the sum is at least ``low``. ``cost``: of each column. ``most``: no solution above it is
-    wanted; None: all are. ``hint``: the values of the first columns in a solution; it may be empty.
+    factors, low): the sum is at least ``low``. ``most``: no solution above it is wanted; None: all are.
+    ``hint``: the values of the first columns in a solution; it may be empty.
     """
 
     cost: list[int]
@@ -56,20 +56,15 @@ class SatTask:
 
 
 def parts_of(program: CutProgram) -> float:
-    """Return how many parts a unit of the program's cost has in its task.
-
-    One where all costs are whole, so that nothing is rounded.
-    """
+    """How many parts a unit of the program's cost has in its task: one where all costs are whole."""
     return 1.0 if bool((program.cost == np.floor(program.cost)).all()) else _PARTS
 
 
 def sat_task(
     program: CutProgram, *, start: NDArray[np.float64] | None, most: float, seconds: float, workers: int
 ) -> SatTask:
-    """Return the task of ``program``.
-
-    ``start``: the values of its first columns in a solution. ``most``: what that costs, in the program's
-    unit; infinite if there is none.
+    """``start``: the values of the first columns in a solution; ``most``: its cost, infinite if there is
+    none.
     """
     parts, rows = parts_of(program), program.rows
     clauses: list[tuple[list[int], list[int]]] = []
@@ -97,7 +92,7 @@ _LEAVE_S = 3.0  # beyond the time limit, for the library to load and to leave
 
 
 class SatProcess:
-    """A child process that solves one program at a time; close it."""
+    """A child process that solves one program at a time; close it. ``usable`` is false once it failed."""
 
     def __init__(self) -> None:
         self._talk: Conversation | None = None
@@ -115,8 +110,7 @@ class SatProcess:
     ) -> CutOutcome:
         """Return the least cost of the program, or what is known of it in time.
 
-        ``start``: a schedule; no solution that costs more is looked for. ``usable`` is false from now on if
-        the process failed.
+        ``start``: a schedule; no solution that costs more is looked for.
         """
         values, most = None, math.inf
         if start is not None:
@@ -187,10 +181,7 @@ _LEAST_S, _MOST_COLUMNS, _QUICK_S = 4.0, 60_000, 1.0
 
 @dataclass
 class Engines:
-    """The libraries that solve one prover's programs.
-
-    ``with_sat``: whether CP-SAT may solve any. ``stop`` ends the process that may run beside it.
-    """
+    """The libraries that solve one prover's programs. ``stop`` ends the process that may run beside it."""
 
     graph: Graph
     budget_bytes: int
@@ -207,10 +198,7 @@ class Engines:
         seconds: float,
         start: Steps | None,
     ) -> CutOutcome:
-        """Return the least cost of the program, or what is known of it in time.
-
-        ``start``: a schedule within the budget.
-        """
+        """Return the least cost, or what is known of it in time. ``start``: a schedule within the budget."""
         until = time.perf_counter() + seconds
 
         def by_highs(seconds: float, start: Steps | None) -> CutOutcome:
@@ -253,5 +241,4 @@ class Engines:
         return steps if peak <= self.budget_bytes else None
 
     def stop(self) -> None:
-        """End CP-SAT's process; the next program that needs it starts another."""
         self._sat.close()

@@ -1,10 +1,10 @@
-"""The default solver: cheap proofs, and heuristics for schedules.
+"""The default solver: cheap proofs, and heuristics for schedules, until they meet or time is up.
 
-Both work until they meet or time is up. Two cases are settled at once: a budget too small for some op, and a
-budget that needs no recomputation. Otherwise greedy gives a first schedule, local search improves it, and the
-chain program is asked once if the network is a chain. Path cuts raise a lower bound that holds for any order;
-the schedules that the cuts' programs describe are fitted into the budget and given to the search. The prover
-has a process of its own. With one worker, the two take turns.
+Two cases are settled at once: a budget too small for some op, and one that needs no recomputation. Otherwise
+greedy gives a first schedule, local search improves it, and the chain program is asked once if the network is
+a chain. Path cuts raise a lower bound that holds for any order; the schedules that their programs describe
+are fitted into the budget and given to the search. The prover has a process of its own. With one worker, the
+two take turns.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Run:
         self._share_best()
 
     def _from_repeats(self) -> Steps | None:
-        """Return the best schedule made from equal blocks; None if none fits."""
+        """The best schedule made from equal blocks; None if none fits."""
         blocks = self._blocks.found
         if blocks is None or self._is_good(self._options.start):
             return None
@@ -110,9 +110,8 @@ class Run:
         return known is not None and known.cost <= (1 + _GOOD) * self._bound
 
     def side_by_side(self) -> None:
-        """Search here while the prover proves, until they meet.
-
-        Another search runs on a third core, or in turns with the prover.
+        """Search here while the prover proves; another search runs on a third core, or in turns with the
+        prover.
         """
         self._single_cut()
         if self._problem.graph.n > SMALL:  # on smaller graphs one search finds all there is to find
@@ -181,7 +180,6 @@ class Run:
         self.raise_bound(single.bound)
 
     def result(self, seconds: float) -> SolveResult:
-        """Return the outcome; it claims nothing that was not proved."""
         moves = self._search.moves + self._second.moves
         return concluded(
             self._problem,
@@ -198,10 +196,7 @@ class Run:
         return self._listener.cancelled() or time.perf_counter() > self._until or self.proves(self._bound)
 
     def proves(self, bound: float) -> bool:
-        """Return whether ``bound`` leaves nothing to look for.
-
-        It shows that the best schedule is good enough, or that none exists.
-        """
+        """Whether ``bound`` shows that the best schedule is good enough, or that none exists."""
         cost = self._search.cost
         return math.isinf(bound) or (cost < math.inf and close_enough(cost, bound, self._options.gap))
 
@@ -213,7 +208,7 @@ class Run:
             self._prover.offer(np.array(steps, np.int32))
 
     def has_news(self) -> bool:
-        """Return whether the search should stop: the solve is over, or there is something to take."""
+        """Whether the search should stop: the solve is over, or there is something to take."""
         return self._over() or self._has_news()
 
     def _ask(self, seconds: float) -> None:
@@ -222,10 +217,10 @@ class Run:
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
     def begin_second(self, cancelled: Cancelled) -> SequenceSearch:
-        """Return a search with another seed.
+        """Return a search with another seed, on large graphs from the best.
 
-        On small graphs it begins with another order, if that needs much less memory, and else with the same
-        start. On large ones it starts from the best.
+        On small ones it begins with another order, if that needs much less memory, and else with the same
+        start.
         """
         graph, budget = self._problem.graph, self._problem.budget_bytes
         best = self._search.best if graph.n > _MEDIUM else None
@@ -334,13 +329,9 @@ class _SearchListener(Listener):
 
 
 class AutoSolver:
-    """Run greedy, local search and path cuts together.
-
-    OPTIMAL and INFEASIBLE are proofs for any order and recomputation.
-    """
+    """Greedy, local search and path cuts together. OPTIMAL and INFEASIBLE are proofs for any order."""
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the best schedule and the best bound within the time limit."""
         started = time.perf_counter()
         settled = _settle(problem, options, listener, started)
         if settled is not None:
@@ -363,9 +354,9 @@ def solve_with(
     bound: float = 0.0,
     blocks: BlocksOf | None = None,
 ) -> SolveResult:
-    """Solve with the caller's prover and a lower bound that is known already.
+    """Solve with the caller's prover, which stays warm, and a lower bound that is known already.
 
-    The prover stays warm for the next budget. ``blocks``: of the graph, if the caller solves it again.
+    ``blocks``: of the graph, if the caller solves it again.
     """
     started = time.perf_counter()
     settled = _settle(problem, options, listener, started)

@@ -64,24 +64,20 @@ class FrontierListener:
     """Receives what is new on the frontier; the methods here ignore it."""
 
     def point(self, point: FrontierPoint) -> None:
-        """Take a schedule that no known one beats. It has passed the independent check."""
+        """Take a checked schedule that no known one beats."""
 
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
-        """Take a bound: no schedule within the budget costs less, in any order.
-
-        An infinite bound means that there is no schedule.
-        """
+        """Take a bound for any order; an infinite one means that there is no schedule."""
 
     def baseline(self, point: FrontierPoint) -> None:
         """Take a published method's schedule; known ones may beat it."""
 
 
 class LiveSolver:
-    """One graph, explored live.
+    """One graph, explored live, from one thread. Close it, or use it in a ``with``.
 
-    Use it from one thread. Close it, or use it in a ``with``. ``workers``: the most cores to use; with more
-    than one, the prover's process works beside the search. ``compilation``: of the search, if it is already
-    under way; else it begins here if needed.
+    ``workers``: the most cores to use; with more than one, the prover's process works beside the search.
+    ``compilation``: of the search, if it is already under way; else it begins here if needed.
     """
 
     def __init__(
@@ -114,14 +110,13 @@ class LiveSolver:
         self.close()
 
     def close(self) -> None:
-        """End the prover's process."""
         self._prover.close()
 
     def begin(self, *, fill: bool = True) -> None:
-        """Add what is known without search, and a first, coarse frontier.
+        """Add what is known without search and, if ``fill``, a first, coarse frontier.
 
         Processes and kernels start to warm up. This takes about a second at most, since a request might come
-        meanwhile. Unless ``fill``, nothing is searched for.
+        meanwhile.
         """
         self._add(range(self.graph.n), "keep-all", self._plain)
         if self._least > 0:
@@ -138,13 +133,12 @@ class LiveSolver:
 
     @property
     def compiling(self) -> bool:
-        """Return whether the search still has to wait for its compilation."""
+        """Whether the search still has to wait for its compilation."""
         return self._compilation is not None and self._compilation.running
 
     def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the best schedule for ``budget_bytes`` within the time limit.
-
-        ``listener`` receives at once what is known already.
+        """Return the best schedule within the time limit; ``listener`` receives at once what is known
+        already.
         """
         problem = Problem(self.graph, budget_bytes)
         options = replace(options, workers=self._workers)
@@ -177,10 +171,8 @@ class LiveSolver:
         return replace(result, status=status, lower_bound=min(best, result.cost))
 
     def _infeasible(self, budget_bytes: int) -> SolveResult:
-        """Return INFEASIBLE with what proves it.
-
-        The statistics ``tightest_…`` say what needs too much, if it is one op alone or what is kept at the
-        end: the op, the values that are live together, and the bytes.
+        """Return INFEASIBLE; the statistics ``tightest_…`` say which op, or what is kept at the end, needs
+        too much.
         """
         error = below_minimum(self.graph, budget_bytes)
         need = run_once_bound(self.graph)
@@ -201,13 +193,12 @@ class LiveSolver:
         )
 
     def least(self, max_overhead: float | None, options: SolveOptions, listener: Listener) -> LeastMemory:
-        """Return the least memory at a cost of at most ``1 + max_overhead``.
+        """Return the least memory at a cost of at most ``1 + max_overhead`` times the least (None:
 
-        The cost is a multiple of computing every op once (None: at any cost). The search starts from the
-        frontier, and all that it finds and proves goes there.
+        at any cost).
 
-        Raises:
-            UsageError: ``max_overhead`` is negative or not a number.
+        The search starts from the frontier, and all that it finds and proves goes there. Raises what
+        ``least_memory`` raises.
         """
         while self._compiling() and self.idle(listener.cancelled) and not listener.cancelled():
             continue
@@ -226,10 +217,7 @@ class LiveSolver:
         return found
 
     def idle(self, busy: Cancelled) -> bool:
-        """Do a bit of the remaining work; return False if there is none.
-
-        It stops when ``busy`` says that there is something else to do.
-        """
+        """Do a bit of the remaining work, until ``busy``; False if there is none."""
         self._busy = busy
         return next(self._todo, False) is None
 
@@ -306,11 +294,10 @@ class LiveSolver:
                 self._add(end.steps.tolist(), "greedy", budget)
 
     def _descend(self, budget: int) -> None:
-        """Find a schedule for ``budget`` from the next larger one.
+        """Find a schedule for ``budget`` from the next larger one, or from where an earlier descent ended.
 
-        If an earlier descent ended before it reached its budget, it goes on from there. On 10,000 ops greedy
-        makes a schedule for 60 % in 17 s from the plain step, and in four from the schedule for the next
-        larger budget. Where the step has equal blocks, a few of them are enough.
+        On 10,000 ops greedy makes a schedule for 60 % in 17 s from the plain step, and in four from the
+        schedule for the next larger budget. Where the step has equal blocks, a few of them are enough.
         """
         if self._from_repeats(budget):
             return
@@ -389,9 +376,8 @@ class _BoundRecorder(ForwardingListener):
 
 
 class _ScheduleRecorder(ForwardingListener):
-    """Pass the news of a search for the least memory on; keep its schedules.
-
-    They may come from any thread.
+    """Pass the news of a search for the least memory on; keep its schedules, which may come from any
+    thread.
     """
 
     def __init__(self, listener: Listener) -> None:

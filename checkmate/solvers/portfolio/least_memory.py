@@ -1,8 +1,7 @@
 """The least memory in which a step can run at a limited extra cost.
 
-This is a bisection over budgets, on the grid that sums of sizes can reach, by probes (see ``bisection``).
-Later probes start from the schedules of earlier ones. Bounds are proofs for any order of execution: no cheap
-enough schedule has a smaller peak.
+This is a bisection over budgets, on the grid that sums of sizes can reach. Later probes start from the
+schedules of earlier ones. Bounds are proofs for any order of execution.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ _FIRST_PRECISION = 0.06
 def probe(
     problem: Problem, options: SolveOptions, seconds: float, start: Steps | None, listener: CostCapListener
 ) -> tuple[SolveResult, float]:
-    """Solve for ``seconds`` from ``start``; return the result and a bound.
-
-    The bound is on the cost within the budget; it is infinite if there is no schedule.
+    """Solve for ``seconds`` from ``start``; return the result and a bound on the cost, infinite if nothing
+    fits.
     """
     options = replace(
         options,
@@ -64,11 +62,11 @@ def narrow(
     until: float,
     over: Callable[[], bool],
 ) -> None:
-    """Ask for levels until ``limits`` meet, or until it must stop.
+    """Ask for levels until ``limits`` meet, ``over``, or ``until`` (``time.perf_counter``).
 
-    It stops when ``over`` says so, or at ``until`` (``time.perf_counter``). ``limits`` returns (low, top) as
-    of now: no level below ``low`` has what is looked for, ``top`` does. ``ask`` takes a level in between and
-    seconds. It moves the limits if it finds the answer, and returns whether it did.
+    ``limits`` returns (low, top) as of now: no level below ``low`` has what is looked for, ``top`` does.
+    ``ask`` takes a level in between and seconds. It moves the limits if it finds the answer, and returns
+    whether it did.
     """
     low, top = limits()
     nearest = max(1, int((top - low) * _FIRST_PRECISION))
@@ -86,10 +84,10 @@ def narrow(
 
 
 def between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int | None:
-    """Return the next level to ask for in [low, top), or None.
+    """Return the next level to ask for in [low, top); None if all left are ``nearest`` to a doubtful one.
 
-    None if all that are left are within ``nearest`` of a doubtful one. Levels above the doubtful ones come
-    first, where a schedule is most likely; then those below, where a proof is.
+    Levels above the doubtful ones come first, where a schedule is most likely; then those below, where a
+    proof is.
     """
     floor = doubtful[-1] + 1 if doubtful else low
     if top - floor >= (nearest if doubtful else 1):
@@ -140,7 +138,7 @@ class LeastMemory:
 
     @property
     def peak_bytes(self) -> int:
-        """Return the least peak reached, fixed bytes included."""
+        """The least peak reached, fixed bytes included."""
         assert self.result.peak_bytes is not None
         return self.result.peak_bytes
 
@@ -150,31 +148,22 @@ class LeastMemory:
 
     @property
     def cost_cap(self) -> float:
-        """Return the most that a schedule may cost, in the graph's unit.
-
-        It is infinite if any cost is allowed.
-        """
+        """The most that a schedule may cost, in the graph's unit; infinite if any cost is allowed."""
         return _cap(self.result.base_cost, self.max_overhead)
 
     @property
     def proved(self) -> bool:
-        """Return whether it is proved that no schedule has a smaller peak.
-
-        The schedules are those within the cost. The proof is under the result's assumptions.
-        """
+        """Whether no schedule within the cost has a smaller peak, under the assumptions."""
         return self.peak_bytes <= self.lower_bound_bytes
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Return the assumptions of both bounds.
-
-        If there are none, the bounds hold for any order and any recomputation.
-        """
+        """Those of both bounds; without any, they hold for any order and any recomputation."""
         return self.result.assumptions
 
     @property
     def gap(self) -> float:
-        """Return (peak - bound) / peak. It says how much smaller a schedule might still be."""
+        """(peak - bound) / peak: how much smaller a schedule might still be."""
         return (self.peak_bytes - self.lower_bound_bytes) / max(1, self.peak_bytes)
 
 
@@ -185,12 +174,11 @@ def least_memory(
     listener: Listener,
     known: Frontier | None = None,
 ) -> LeastMemory:
-    """Return the least memory at a cost of at most ``1 + max_overhead``.
+    """Return the least memory at a cost of at most ``1 + max_overhead`` times the least; None: at any cost.
 
-    The cost is a multiple of computing every op once; None: at any cost. ``options.time_limit_s`` is for all
-    probes together.
-    ``options.gap`` is on the memory: stop once (peak - bound) / peak is at most this. ``known``: schedules
-    and bounds of the same graph to start from; it is read, not changed.
+    ``options.time_limit_s`` is for all probes together; ``options.gap`` is on the memory: stop once (peak -
+    bound) / peak is at most this. ``known``: schedules and bounds of the same graph to start from; it is not
+    changed.
 
     Raises:
         UsageError: ``max_overhead`` is negative or not a number, so no schedule could be that cheap.
@@ -200,11 +188,7 @@ def least_memory(
 
 
 def require_overhead(max_overhead: float | None) -> None:
-    """Raise if the cost is below that of computing every op once.
-
-    Raises:
-        UsageError: it is negative or not a number.
-    """
+    """Raise UsageError if an extra cost is negative or not a number."""
     if max_overhead is None or max_overhead >= 0:
         return
     raise UsageError(
@@ -221,9 +205,8 @@ def _cap(base_cost: float, max_overhead: float | None) -> float:
 
 @dataclass
 class _LeastMemorySearch:
-    """One search.
-
-    Levels are the possible peaks: ``fixed_bytes`` plus a multiple of the sizes' common divisor.
+    """One search. Levels are the possible peaks: ``fixed_bytes`` plus a multiple of the sizes' common
+    divisor.
     """
 
     graph: Graph
@@ -257,7 +240,6 @@ class _LeastMemorySearch:
                 self._raise_bound(self._level(budget) + 1)
 
     def result(self) -> LeastMemory:
-        """Search until proved, near enough, out of time or cancelled."""
         if not self._over():
             load_kernels(self.listener.cancelled, self.listener.preparing)
         limit = self.options.time_limit_s
@@ -365,8 +347,6 @@ class _LeastMemorySearch:
 
 
 class _ProbeListener(CostCapListener):
-    """Gives the schedules of one probe to its search."""
-
     def __init__(self, search: _LeastMemorySearch, cap: float | None) -> None:
         super().__init__(cap, search.listener.cancelled)
         self._search = search

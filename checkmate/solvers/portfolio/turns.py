@@ -1,7 +1,4 @@
-"""Decide when a search hands over to the chain program for a while.
-
-This happens once, if the graph is a chain and the search no longer finds anything.
-"""
+"""Turns on the cores: the chain program's in a search, and a second search's with the prover."""
 
 from __future__ import annotations
 
@@ -36,9 +33,8 @@ _FEWEST = 10  # the fewest segments of a real chain
 
 @dataclass
 class ChainTurn:
-    """The chain program's turn in a solve.
-
-    The solve is from ``begun`` to ``until`` (``time.perf_counter``).
+    """The chain program's one turn in a solve from ``begun`` to ``until``, once the search finds nothing
+    more.
     """
 
     problem: Problem
@@ -52,15 +48,12 @@ class ChainTurn:
         self._improved_at = time.perf_counter()
 
     def note_improvement(self) -> None:
-        """Note that the search found something, so the turn comes later."""
+        """The search found something, so the turn comes later."""
         self._improved_at = time.perf_counter()
 
     @property
     def due(self) -> float:
-        """Return the time when the turn comes, as far as is known now.
-
-        It is infinite when the turn is over.
-        """
+        """When the turn comes, as far as is known now; infinite when it is over."""
         if self._is_over:
             return math.inf
         return min(
@@ -106,7 +99,8 @@ class SecondCore:
     prover's turn raised nothing. Then it is the prover's turn again, which may be quiet for four times as
     long then, since it starts a program again that was not solved in time.
 
-    The turns are from ``begun`` (seconds of any clock). The prover has the first turn."""
+    The turns are from ``begun`` (seconds of any clock). The prover has the first.
+    """
 
     begun: float
     searches: bool = field(init=False, default=False)
@@ -119,8 +113,8 @@ class SecondCore:
     def changes(self, bound: float | None, cost: float, *, now: float) -> bool:
         """Return whether the turn changes now; ``searches`` says whose it is.
 
-        ``bound``: the prover's own, None until it has one; ``cost``: of the best schedule, infinite if there
-        is none.
+        ``bound``: the prover's own, None until it has one; ``cost``: of the best schedule, infinite without
+        one.
         """
         if self.searches:
             if now < self._until:
@@ -147,16 +141,11 @@ class SecondCore:
 
 
 class SearchBeginner(Protocol):
-    """Whoever makes the search that a thread then runs."""
-
     def begin_second(self, cancelled: Cancelled) -> SequenceSearch: ...
 
 
 class SecondSearch:
-    """A search in a thread of its own.
-
-    Its kernels run without Python's global lock, so it does not slow the first search.
-    """
+    """A search in a thread. Its kernels run without Python's global lock, so it does not slow the first."""
 
     def __init__(self, owner: SearchBeginner) -> None:
         self._owner = owner
@@ -187,18 +176,14 @@ class SecondSearch:
             thread.join()
 
     def take(self) -> CostedSteps | None:
-        """Return the best found since the last call, if anything is.
-
-        Raises:
-            Exception: what the search failed with.
-        """
+        """Return the best found since the last call, if anything is; raise what the search failed with."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
         return self._news.pop() if self._news else None
 
     def has_news(self) -> bool:
-        """Return whether ``take`` would return or raise anything."""
+        """Whether ``take`` would return or raise anything."""
         return bool(self._news) or self._failure is not None
 
     def _run(self, stopping: threading.Event) -> None:

@@ -1,7 +1,4 @@
-"""Answer while the search is being compiled.
-
-The published strategies need no compiled code.
-"""
+"""Answer while the search is being compiled, with the published strategies, which need no compiled code."""
 
 from __future__ import annotations
 
@@ -36,10 +33,10 @@ _UNSEARCHED = (
 def answer_while_compiling(
     compilation: Compilation, problem: Problem, options: SolveOptions, listener: Listener
 ) -> SolveOptions:
-    """Look for schedules until the search can run, or until cancelled.
+    """Look for schedules until the search can run, until cancelled, or until the time limit if there is one
+    by then.
 
-    The time limit ends it too, if there is a schedule by then. Returns the options with the best schedule as
-    the start; that schedule fits the budget.
+    Returns the options with the best schedule, which fits the budget, as the start.
     """
     best, until = _Best(problem, options, listener), time.perf_counter() + options.time_limit_s
 
@@ -60,7 +57,7 @@ def answer_while_compiling(
 
 
 def without_search(problem: Problem, options: SolveOptions, solver: str, *, seconds: float) -> SolveResult:
-    """Return the schedule found by then, the options' start, or CANCELLED."""
+    """Return the options' start, found by then, or CANCELLED."""
     base = problem.graph.base_cost
     if options.start is not None:
         report = check(problem.graph, options.start.steps.tolist(), budget_bytes=problem.budget_bytes)
@@ -71,7 +68,7 @@ def without_search(problem: Problem, options: SolveOptions, solver: str, *, seco
 
 
 class _Best:
-    """Hold the best schedule so far, checked, and report it to the listener."""
+    """Holds the best schedule so far, checked, and reports it to the listener."""
 
     def __init__(self, problem: Problem, options: SolveOptions, listener: Listener) -> None:
         self._problem, self._listener = problem, listener
@@ -81,7 +78,6 @@ class _Best:
             self.cost = report.cost if report.ok else math.inf
 
     def offer(self, steps: Steps | Sequence[int]) -> None:
-        """Keep the schedule if it is better and holds."""
         plan = np.asarray(steps, np.int32).tolist()
         graph = self._problem.graph
         if not all(0 <= op < graph.n for op in plan) or float(graph.cost[plan].sum()) >= self.cost:
@@ -101,10 +97,9 @@ _SECONDS = 1.0  # for one method and one budget
 def baseline_points(
     graph: Graph, plain_bytes: int, least_bytes: int, busy: Cancelled
 ) -> Iterator[FrontierPoint | None]:
-    """Yield each schedule of the published methods once.
+    """Yield each schedule of the published methods once, a bit of work at a time.
 
-    A bit of work is done at a time. None: it has led to no new schedule. ``busy`` interrupts a bit, which is
-    then done again.
+    None: it has led to no new schedule. ``busy`` interrupts a bit, which is then done again.
     """
     seen: set[tuple[str, int, float]] = set()
     for name in BASELINES:

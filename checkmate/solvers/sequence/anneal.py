@@ -212,10 +212,11 @@ def _keep_best(g: Model, s: State, best: NDArray[np.int64]) -> bool:
 def anneal(
     g: Model, s: State, best: NDArray[np.int64], done: int, moves: int, total: int, hot: float, cold: float
 ) -> int:
-    """Make moves ``done`` to ``done + moves`` of a cycle; return how many.
+    """Make moves ``done`` to ``done + moves`` of a cycle; return how many, fewer if the state has no more
+    room.
 
-    The cycle has ``total`` moves and cools from ``hot`` to ``cold``. It stops early if the state has no more
-    room. ``best``: its number of steps, then the ops.
+    The cycle has ``total`` moves and cools from ``hot`` to ``cold``. ``best``: its number of steps, then the
+    ops.
     """
     fading = math.log(cold / hot) / total
     warmth = hot
@@ -252,9 +253,8 @@ _PICKS = 4  # random picks per recomputation wanted
 
 @part
 def leave_out(g: Model, s: State) -> bool:
-    """Leave one of a few random recomputations out.
-
-    The more it saves, the likelier it is chosen. Its op is then ``HELD``. Returns False if there is none.
+    """Leave one of a few random recomputations out, the likelier the more it saves; its op is then
+    ``HELD``.
     """
     total, picked = 0.0, -1
     wanted = _SAMPLE
@@ -287,10 +287,8 @@ def kick(g: Model, s: State, r: Scores, trials: int, least: float, further: floa
 
     The sequence is fitted into the budget without dropping the same value, so a value is held through a long
     stretch and greedy decides again what goes instead. Moves of one step each rarely get there: the steps
-    between cost more than both ends. (Ruin and recreate, Schrimpf et al., 2000.)
-
-    At most ``trials`` drops are tried. ``r`` is used up. ``least``, ``further``: see ``fit``. The price of
-    excess stays as it was.
+    between cost more than both ends. (Ruin and recreate, Schrimpf et al., 2000.) At most ``trials`` drops are
+    tried; ``r`` is used up; the price of excess stays as it was.
     """
     if not leave_out(g, s):
         s.num[HELD] = -1

@@ -2,7 +2,7 @@
 
 At the worst step, the buffer that lowers the excess most for its cost is dropped. Recomputations that turned
 out not to be needed are then left out, the costliest first. The candidates' scores are remembered and
-evaluated again only when one comes to the top. (Scores mostly fall as the excess does.) So most are never
+evaluated again only when one comes to the top: scores mostly fall as the excess does, so most are never
 evaluated twice. A long chain of recomputations is planned only as far as it could still be worth it. What is
 known then is a score that it does not exceed, and it is planned further only if that comes to the top.
 """
@@ -59,7 +59,7 @@ RATE = 3
 
 @part
 def is_read(g: Model, s: State, x: int) -> bool:
-    """Return whether an output of occurrence ``x`` is read. It must be read before it is produced again."""
+    """Whether an output of ``x`` is read before it is produced again."""
     j = s.occ[OP, x]
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):  # noqa: SIM110 (numba compiles no generators)
         if last_read(g, s, g.lists[i], x) != x:
@@ -69,10 +69,7 @@ def is_read(g: Model, s: State, x: int) -> bool:
 
 @part
 def sweep(g: Model, s: State, count: int) -> None:
-    """Remove occurrences that nobody reads, and what only they read.
-
-    The first ``count`` occurrences to do are tried.
-    """
+    """Of the first ``count`` occurrences to do, remove those that nobody reads, and what only they read."""
     while count > 0:
         count -= 1
         x = s.occ[TODO, count]
@@ -93,14 +90,13 @@ def sweep(g: Model, s: State, count: int) -> None:
 
 @part
 def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit: float) -> int:
-    """Add to ops that run again before ``place`` the ops that they need.
+    """Add to the first ``count`` ops to do, which run again before ``place``, the ops that they need, in
+    order.
 
-    The first ``count`` ops to do are given. Returns the new count. The result is -1 if this is impossible,
-    longer than ``MOST``, or costs more than ``limit`` (``DEAR`` is set then).
-
-    An input whose buffer has ended is either kept longer or recomputed as well, whichever is cheaper with
-    excess at ``RATE``. ``spread`` > 0 makes that choice random by up to that factor. The ops are in an order
-    of execution.
+    Returns the new count; -1 if this is impossible, longer than ``MOST``, or costs more than ``limit``
+    (``DEAR`` is set then). An input whose buffer has ended is either kept longer or recomputed as well,
+    whichever is cheaper with excess at ``RATE``. ``spread`` > 0 makes that choice random by up to that
+    factor.
     """
     s.num[CLOCK] += 1
     stamp = s.num[CLOCK]
@@ -146,10 +142,8 @@ def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit:
 
 @part
 def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, int]:
-    """Return the first read after ``place`` of a buffer.
-
-    The buffer is that of ``owner`` made by ``x``. The result is (place, value read), or (-1, -1) if there is
-    none.
+    """The first read after ``place`` of the buffer of ``owner`` made by ``x``: (place, value read), or (-1,
+    -1).
     """
     best, found = -1, -1
     for i in range(g.val[MEMB, owner], g.val[MEMB, owner + 1]):
@@ -170,11 +164,11 @@ def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, 
 def drop_buffer(
     g: Model, s: State, owner: int, x: int, place: int, spread: float, patience: float, slack: float
 ) -> bool:
-    """End the buffer of ``owner`` made by ``x``.
+    """End the buffer of ``owner`` made by ``x`` before ``place``, or at its last read by then.
 
-    It ends before ``place``, or at its last read by then. Returns False if this is impossible. It also does
-    (``DEAR``) if making the value again costs ``slack`` more than ``patience`` times the value at ``RATE`` of
-    the excess that can be saved. The changes made so far stay in the journal either way.
+    False if this is impossible, or (``DEAR``) if making the value again costs ``slack`` more than
+    ``patience`` times the value at ``RATE`` of the excess that can be saved. The changes made so far stay in
+    the journal either way.
     """
     begin = s.num[JOURNAL]
     s.num[DEAR] = 0
@@ -210,10 +204,7 @@ def drop_buffer(
 
 @part
 def drop_step(g: Model, s: State, x: int) -> bool:
-    """Leave recomputation ``x`` out; return False if the journal is full.
-
-    ``x`` must not be its op's first occurrence.
-    """
+    """Leave recomputation ``x`` out, not its op's first occurrence; False if the journal is full."""
     j, place = s.occ[OP, x], s.occ[POS, x]
     if not remove(g, s, x):
         return False
@@ -227,10 +218,9 @@ def drop_step(g: Model, s: State, x: int) -> bool:
 
 @part
 def is_bound_to(g: Model, s: State, owner: int, x: int, place: int) -> bool:
-    """Return whether the step at ``place`` needs the buffer in any case.
+    """Whether the step at ``place`` needs the buffer of ``owner`` made by ``x`` in any case.
 
-    The buffer is that of ``owner`` made by ``x``. It is needed if the step reads it, unless the step could
-    take it over if it were not needed later.
+    It does if it reads it, unless it could take it over if it were not needed later.
     """
     j = s.occ[OP, s.occ[SEQ, place]]
     if g.op[TAKE, j] < g.op[TAKE, j + 1]:
@@ -247,7 +237,6 @@ FITS, STUCK, MORE = 0, 1, 2
 
 @part
 def worst_place(s: State) -> int:
-    """Return the first place with the most live bytes."""
     best, found = -1.0, 0
     for i in range(s.num[STEPS]):
         if s.mem[LIVE, i] > best:
@@ -257,9 +246,8 @@ def worst_place(s: State) -> int:
 
 @part
 def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners: NDArray[np.int64]) -> int:
-    """Fill in the buffers (occurrence, owner) that may be dropped.
-
-    They live across ``place``, are not bound to it and can be made again.
+    """Fill in the buffers (occurrence, owner) that live across ``place``, are not bound to it and can be made
+    again.
     """
     count = 0
     for i in range(place):
@@ -293,9 +281,9 @@ def _score(g: Model, s: State, owner: int, x: int, place: int, least: float, eno
 class Scores(NamedTuple):
     """What ``fit`` remembers between drops and calls, for V values.
 
-    ``score``: float64[V], the last score of dropping each owner's buffer (inf: never tried).
-    ``tried``: int64[V + 1], the round each was last tried in, and the current round.
-    ``makers``, ``owners``: int64, scratch for the candidates.
+    ``score``: float64[V], the last score of dropping each owner's buffer (inf: never tried). ``tried``:
+    int64[V + 1], the round each was last tried in, and the current round. ``makers``, ``owners``: int64,
+    scratch for the candidates.
     """
 
     score: NDArray[np.float64]
@@ -305,7 +293,6 @@ class Scores(NamedTuple):
 
 
 def new_scores(g: Model) -> Scores:
-    """Return scores with nothing tried yet."""
     values = len(g.size)
     room = 4 * values + 16
     return Scores(
@@ -318,11 +305,11 @@ def new_scores(g: Model) -> Scores:
 
 @kernel
 def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float, noise: float) -> int:
-    """Drop buffers until the sequence fits.
+    """Drop buffers until the sequence fits; ``MORE`` after ``trials`` evaluated drops.
 
-    Returns ``MORE`` after ``trials`` evaluated drops. ``least``: a cost that counts as nothing. ``further``:
-    a plan is followed down to this share of the score that is hoped for; less is slower and better.
-    ``noise``: the share by which each score is random, up or down.
+    ``least``: a cost that counts as nothing. ``further``: a plan is followed down to this share of the score
+    that is hoped for; less is slower and better. ``noise``: the share by which each score is random, up or
+    down.
     """
     current = len(r.tried) - 1
     while True:
@@ -365,9 +352,8 @@ def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float
 
 @kernel
 def trim(g: Model, s: State, trials: int) -> int:
-    """Leave out recomputations that the budget does not need, costliest first.
-
-    Returns ``MORE`` after ``trials`` evaluated ones.
+    """Leave out recomputations that the budget does not need, costliest first; ``MORE`` after ``trials`` of
+    them.
     """
     while True:
         best, saved = -1, 0.0

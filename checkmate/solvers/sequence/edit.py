@@ -1,15 +1,15 @@
 """Insert, remove and move single steps of a sequence, and undo that.
 
 The memory is that of ``checkmate.ir.timeline``. Every execution of an op is an *occurrence* with an id that
-survives moves; ``POS`` gives its place. A buffer is named by the occurrence and owner that produced it. It
+survives moves; ``POS`` gives its place. A buffer is named by the occurrence and owner that produced it, and
 counts from there to its last read (``last``, an occurrence id, so that inserting elsewhere does not touch
 it). A step changes only the buffers of its op's inputs and outputs: each change is a range added to ``mem``,
 and the same loop corrects the excess over the budget. A class with views is evaluated again as a whole. A
 take-over lowers the step where the input's buffer ends; it is evaluated again where a buffer began or ceased
 to end.
 
-The live bytes stay exact. Every change is noted in a journal, which the caller clears before it starts, and
-can be undone exactly, in reverse order. ``end`` (see ``sequence.model``) always stands last.
+Every change is noted in a journal, which the caller clears before it starts, and can be undone exactly, in
+reverse order.
 """
 
 from __future__ import annotations
@@ -71,10 +71,7 @@ _NOWHERE = 2**30
 
 @part
 def source(g: Model, s: State, value: int, place: int) -> int:
-    """Return the occurrence that last produced ``value`` before ``place``.
-
-    The result is -1 if there is none.
-    """
+    """The occurrence that last produced ``value`` before ``place``; -1 if there is none."""
     x: int = s.ops[FINAL, g.val[PROD, value]]
     while x >= 0 and s.occ[POS, x] >= place:
         x = s.occ[PREV, x]
@@ -83,10 +80,7 @@ def source(g: Model, s: State, value: int, place: int) -> int:
 
 @part
 def root(g: Model, s: State, value: int, x: int) -> int:
-    """Return the occurrence that produced the buffer of a value.
-
-    The value is ``value`` as produced by occurrence ``x``.
-    """
+    """The occurrence that produced the buffer of ``value`` as produced by ``x``."""
     parent = g.val[PARENT, value]
     while parent >= 0:
         if g.val[PROD, parent] != g.val[PROD, value]:
@@ -98,10 +92,7 @@ def root(g: Model, s: State, value: int, x: int) -> int:
 
 @part
 def last_read(g: Model, s: State, value: int, x: int) -> int:
-    """Return the last occurrence that reads ``value`` as produced by ``x``.
-
-    The result is ``x`` itself if none does.
-    """
+    """The last occurrence that reads ``value`` as produced by ``x``; ``x`` itself if none does."""
     best, found = s.occ[POS, x], x
     after = s.occ[NEXT, x]
     limit = s.occ[POS, after] if after >= 0 else _NOWHERE
@@ -130,10 +121,7 @@ def add_range(s: State, begin: int, end: int, size: float) -> None:
 
 @summing
 def range_excess(s: State, begin: int, end: int, size: float) -> float:
-    """Return the change of the summed excess if ``size`` were added.
-
-    It would be added to places [begin, end).
-    """
+    """The change of the summed excess if ``add_range`` were called so."""
     budget = s.real[BUDGET]
     change = 0.0
     mem = s.mem[LIVE]
@@ -245,7 +233,6 @@ def settle(g: Model, s: State) -> None:
 
 @part
 def own_bytes(g: Model, s: State, j: int) -> float:
-    """Return the bytes of workspace and new buffers of op ``j``."""
     total: float = g.price[SCRATCH, j]
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
         value = g.lists[i]
@@ -256,7 +243,7 @@ def own_bytes(g: Model, s: State, j: int) -> float:
 
 @part
 def standing(g: Model, s: State, place: int) -> float:
-    """Return the bytes that are live between ``place`` - 1 and ``place``."""
+    """The bytes that are live between ``place`` - 1 and ``place``."""
     x = s.occ[SEQ, place]
     live: float = s.mem[LIVE, place] - own_bytes(g, s, s.occ[OP, x]) + s.mem[TAKEN, x]
     return live
@@ -264,10 +251,7 @@ def standing(g: Model, s: State, place: int) -> float:
 
 @part
 def refresh(g: Model, s: State, x: int) -> None:
-    """Correct the buffers that occurrence ``x`` reads or writes.
-
-    Call this after ``x`` was linked in or (``LEAVING``) out.
-    """
+    """Correct the buffers of what ``x`` reads or writes, after it was linked in or (``LEAVING``) out."""
     j, place = s.occ[OP, x], s.occ[POS, x]
     removed = s.num[LEAVING] == x
     before = s.occ[PREV, x]
@@ -343,9 +327,8 @@ def _join(s: State, j: int, before: int, after: int, first: int, last: int) -> N
 
 @part
 def insert(g: Model, s: State, j: int, place: int) -> int:
-    """Execute op ``j`` just before what is now at ``place``.
-
-    Returns its occurrence, or -1 if there is no room (``FULL``).
+    """Execute op ``j`` just before what is now at ``place``; return its occurrence, -1 without room
+    (``FULL``).
     """
     steps = s.num[STEPS]
     x: int = _new_id(g, s, j) if steps < s.occ.shape[1] else -1
@@ -385,10 +368,7 @@ def insert(g: Model, s: State, j: int, place: int) -> int:
 
 @part
 def remove(g: Model, s: State, x: int) -> bool:
-    """Remove occurrence ``x``; return False if there is no room.
-
-    Every read of its outputs must find an earlier occurrence.
-    """
+    """Remove ``x``; False without room. Every read of its outputs must find an earlier occurrence."""
     j, place = s.occ[OP, x], s.occ[POS, x]
     if not _note(s, REMOVED, j, place):
         return False
@@ -419,7 +399,7 @@ def remove(g: Model, s: State, x: int) -> bool:
 
 @part
 def movable(g: Model, s: State, j: int) -> bool:
-    """Return whether ``move`` can handle op ``j``. None of its values may belong to a class with views."""
+    """Whether ``move`` can handle op ``j``: none of its values belongs to a class with views."""
     for i in range(g.op[OUT, j], g.op[OUT, j + 1]):
         owner = g.val[OWNER, g.lists[i]]
         if owner >= 0 and g.val[MEMB, owner + 1] - g.val[MEMB, owner] > 1:
@@ -433,10 +413,10 @@ def movable(g: Model, s: State, j: int) -> bool:
 
 @part
 def move(g: Model, s: State, x: int, target: int) -> bool:
-    """Move occurrence ``x`` to ``target``.
+    """Move ``x`` to ``target``, as removing and inserting would, without touching what lies outside.
 
-    This is the same as removing and inserting, without touching what lies outside. Its op must be ``movable``
-    and stay between its sources and its readers, and between its op's other occurrences.
+    Its op must be ``movable`` and stay between its sources and its readers, and between its op's other
+    occurrences.
     """
     j, place = s.occ[OP, x], s.occ[POS, x]
     if not _note(s, MOVED, x, place):
@@ -479,7 +459,6 @@ def move(g: Model, s: State, x: int, target: int) -> bool:
 
 @part
 def undo(g: Model, s: State) -> None:
-    """Undo every change in the journal, the last one first."""
     while s.num[JOURNAL] > 0:
         k = s.num[JOURNAL] - 1
         s.num[JOURNAL] = k
@@ -538,10 +517,7 @@ def _load(g: Model, s: State, steps: NDArray[np.int64], budget: float) -> bool:
 
 
 def load(g: Model, s: State, steps: NDArray[np.integer[Any]], budget: float) -> bool:
-    """Let the sequence be ``steps`` followed by ``end``.
-
-    The steps must be valid. Returns False if there is no room.
-    """
+    """Let the sequence be ``steps``, which must be valid, followed by ``end``; False if there is no room."""
     s.num[:SEED] = 0
     s.num[LEAVING], s.num[MOST] = -1, 2000
     s.occ[POS] = -1

@@ -1,9 +1,8 @@
 """A feasible schedule in milliseconds.
 
 Starting from the plain step, drop what saves most for its cost until the schedule fits. At the worst step,
-one buffer is dropped and made again before its next read, together with what that needs. It is the buffer
-that lowers the summed excess over the budget most per added cost (``sequence.fit_budget``). The drops are
-evaluated exactly, on the step sequence itself. So views, take-overs, workspace and several outputs per op
+one buffer is dropped and made again before its next read, together with what that needs. The drops are
+evaluated exactly, on the step sequence itself, so views, take-overs, workspace and several outputs per op
 count as ``check`` counts them.
 """
 
@@ -37,13 +36,9 @@ _SLICE_S = 0.005  # seconds between two looks at the clock and at the listener
 
 
 class GreedySolver:
-    """Find a feasible schedule fast.
-
-    It does not say how far from the optimum it is, except if nothing needs recomputing.
-    """
+    """Find a feasible schedule fast, or LIMIT; another solver may still find one."""
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the greedy schedule, or LIMIT if it finds none. Another solver may still find one."""
         scaled = build_model(problem.graph)
         if not load_kernels(listener.cancelled, listener.preparing):
             return cancelled_before(problem, "greedy")
@@ -66,10 +61,7 @@ class GreedySolver:
 
 @dataclass(frozen=True, eq=False)
 class GreedyResult:
-    """Where the greedy search ended.
-
-    ``steps``: op indices of a valid schedule; ``fits``: whether it fits the budget.
-    """
+    """A valid schedule, and whether it fits the budget."""
 
     steps: NDArray[np.int32]
     fits: bool
@@ -86,7 +78,7 @@ def greedy_steps(
 ) -> GreedyResult:
     """Return a schedule within the budget, or the best attempt.
 
-    Starts from ``start`` (a valid sequence; default: every op once, in the given order) and ends at ``until``
+    Starts from ``start`` (a valid sequence; default: the given order) and ends at ``until``
     (``time.perf_counter``) or when cancelled. What fits by then is returned even if it could still be
     trimmed. ``further``: how far expensive recomputations are evaluated, ``CAREFUL`` or ``QUICK`` (several
     times faster, usually some percent of the extra cost worse).

@@ -2,7 +2,7 @@
 
 Only produced values take part (fixed ones are never counted) and are renumbered 0..V-1. A *class* is a value
 that owns a buffer together with the views of it; its name is its owner. An extra op ``end`` (index n) reads
-every kept value and stands after all others. So "kept" is "read at the end" and needs no case of its own.
+every kept value and stands after all others, so "kept" needs no case of its own.
 
 Sizes are divided by their greatest common divisor and stored in float64, where they add exactly below 2^53.
 Larger sizes are rounded up and the budget down, so a schedule that fits here always fits.
@@ -38,11 +38,8 @@ COSTS, SCRATCH, WEIGHT = 0, 1, 2
 class Model(NamedTuple):
     """The arrays that never change during a search.
 
-    ``op``: int64[4, n + 2].
-    ``val``: int64[6, V + 1].
-    ``lists``: int64, all lists one after another.
-    ``price``: float64[3, n + 1], per op its cost, its workspace, and how likely a random move that meets it
-    takes it.
+    ``op``: int64[4, n + 2]. ``val``: int64[6, V + 1]. ``lists``: int64, all lists one after another.
+    ``price``: float64[3, n + 1]: cost, workspace, and how likely a random move that meets the op takes it.
     ``size``: float64[V], of the buffer's owner.
     """
 
@@ -55,19 +52,18 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScaledModel:
-    """A model and what its units mean. Sizes are in ``unit`` bytes."""
+    """A model whose sizes are in ``unit`` bytes."""
 
     model: Model
     unit: int
     fixed_bytes: int
 
     def budget(self, budget_bytes: int) -> float:
-        """Return the budget in units, without the fixed bytes. It is negative if not even those fit."""
+        """The budget in units, without the fixed bytes; negative if not even those fit."""
         return float((budget_bytes - self.fixed_bytes) // self.unit)
 
 
 def build_model(graph: Graph) -> ScaledModel:
-    """Return the arrays of ``graph``."""
     produced = np.flatnonzero(graph.producer >= 0)
     number = np.full(graph.m, -1, np.int64)
     number[produced] = np.arange(len(produced))
@@ -125,11 +121,11 @@ class _Lists:
 
 
 def _weights(graph: Graph) -> NDArray[np.float64]:
-    """Return how likely a random move that meets an op takes it.
+    """float64[n], at most 1: how likely a random move that meets an op takes it.
 
-    The result is float64[n], at most 1. If most ops are small and cheap, most moves would be about them,
-    although memory and cost lie elsewhere. The measure is the op in which a random byte lies, and half of the
-    op in which a random piece of the cost lies.
+    If most ops are small and cheap, most moves would be about them, although memory and cost lie elsewhere.
+    The measure is the op in which a random byte lies, and half of the op in which a random piece of the cost
+    lies.
     """
     if graph.n > _WEIGHED:
         return np.ones(graph.n)
@@ -201,17 +197,11 @@ INSERTED, REMOVED, MOVED = 0, 1, 2
 
 
 class State(NamedTuple):
-    """One sequence with room for c occurrences.
+    """One sequence with room for c occurrences, in few arrays, because every kernel receives all of them.
 
-    It has few arrays with many rows, because every kernel receives all of them.
-
-    ``occ``: int32[10, c].
-    ``last``: int64, per occurrence and output the occurrence that reads its buffer last.
-    ``ops``: int64[5, n + 1].
-    ``mem``: float64[2, c], without the fixed bytes.
-    ``journal``: int64[3, j], changes to undo.
-    ``num``: int64[13].
-    ``real``: float64[8].
+    ``occ``: int32[10, c]. ``last``: int64, per occurrence and output the occurrence that reads its buffer
+    last. ``ops``: int64[5, n + 1]. ``mem``: float64[2, c], without the fixed bytes. ``journal``: int64[3, j],
+    changes to undo. ``num``: int64[13]. ``real``: float64[8].
     """
 
     occ: NDArray[np.int32]
@@ -225,7 +215,7 @@ class State(NamedTuple):
 
 @part
 def recount(s: State) -> float:
-    """Sum the excess again, and return the peak (without fixed bytes)."""
+    """Sum the excess again."""
     total, peak = 0.0, 0.0
     for i in range(s.num[STEPS]):
         total += max(s.mem[LIVE, i] - s.real[BUDGET], 0.0)
@@ -236,7 +226,7 @@ def recount(s: State) -> float:
 
 @part
 def random(s: State) -> float:
-    """Return a number in [0, 1) from the state's own generator (xorshift64)."""
+    """A number in [0, 1) from the state's own generator (xorshift64)."""
     z = np.uint64(s.num[SEED])
     z ^= z << np.uint64(13)
     z ^= z >> np.uint64(7)
@@ -246,7 +236,6 @@ def random(s: State) -> float:
 
 
 def new_state(g: Model, *, steps: int, seed: int) -> State:
-    """Return an empty state with room for ``steps`` steps."""
     ops = g.price.shape[1]
     outputs = np.diff(g.op[OUT, : ops + 1])
     steps = max(steps, int(np.diff(g.op[TAKE, : ops + 1]).max(initial=0)) + 2, ops + 1)
@@ -265,6 +254,6 @@ def new_state(g: Model, *, steps: int, seed: int) -> State:
 
 
 def steps_of(s: State) -> NDArray[np.int32]:
-    """Return the op indices in order, without ``end``."""
+    """The op indices in order, without ``end``."""
     steps: NDArray[Any] = s.occ[OP, s.occ[SEQ, : int(s.num[STEPS]) - 1]]
     return steps.astype(np.int32)

@@ -1,9 +1,8 @@
 """Anytime search over step sequences, with any order and recomputation.
 
-It is simulated annealing (``sequence.anneal``), first from greedy's schedule; ``sequence.restarts`` says from
-where and how long. If no schedule is known that fits, the search starts over the budget, with a growing price
-on what does not fit. The result depends on the seed and the number of moves only; the clock only decides when
-to stop.
+It is simulated annealing, first from greedy's schedule; ``sequence.restarts`` says from where and how long.
+If no schedule is known that fits, the search starts over the budget, with a growing price on what does not
+fit. The result depends on the seed and the number of moves only; the clock only decides when to stop.
 """
 
 from __future__ import annotations
@@ -58,10 +57,9 @@ _CHAIN = 60  # the most ops that are recomputed together in one move
 
 
 class LocalSearchSolver:
-    """Find good schedules without a proof. The only lower bound is the cost of computing every op once."""
+    """Find good schedules without a proof; the only lower bound is the cost of computing every op once."""
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the best schedule found in time; report each improvement."""
         scaled = build_model(problem.graph)
         if not load_kernels(listener.cancelled, listener.preparing):
             return cancelled_before(problem, "local-search")
@@ -88,10 +86,7 @@ class LocalSearchSolver:
 
 
 def close_enough(cost: float, bound: float, gap: float) -> bool:
-    """Return whether ``bound`` proves ``cost`` optimal, or to within ``gap``.
-
-    ``gap`` is a share of the cost.
-    """
+    """Whether ``bound`` proves ``cost`` optimal, or to within ``gap``, a share of the cost."""
     return cost * PROVED <= bound or cost - bound <= gap * cost
 
 
@@ -104,10 +99,9 @@ def first_search(
     until: float,
     known: Steps | None = None,
 ) -> SequenceSearch:
-    """Return a search that begins with greedy's schedule.
+    """Return a search that begins with ``known`` or greedy's schedule, or the caller's if that is cheaper.
 
-    It begins with the caller's if that is cheaper. The listener receives the first schedule. ``known``: a
-    schedule within the budget to begin with instead of greedy's.
+    ``known`` is within the budget. The listener receives the first schedule.
     """
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
@@ -160,8 +154,8 @@ def _anneal_a_turn(
 class SequenceSearch:
     """A search that can be run in slices.
 
-    ``start``: a valid schedule, which may be over the budget. ``best``: op indices of the best schedule
-    within the budget; ``cost``: its cost, infinite while there is none.
+    ``start``: a valid schedule, which may be over the budget. ``best``: the best within the budget; ``cost``:
+    its cost, infinite while there is none.
     """
 
     graph: Graph
@@ -188,9 +182,9 @@ class SequenceSearch:
         self._begin_run(next(self._plan))
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
-        """Take ``steps`` as the best if they are valid, fit and cost less.
+        """Take ``steps`` as the best if they are valid, fit and cost less; return whether they are.
 
-        ``follow``: search on from them in any case. Returns whether they are the best.
+        ``follow``: search on from them in any case.
         """
         given = with_cost(self.graph, steps, self.budget_bytes)
         if given is None:
@@ -203,10 +197,7 @@ class SequenceSearch:
         return better
 
     def note(self, found: CostedSteps) -> bool:
-        """Take another search's schedule as the best if it costs less.
-
-        The schedule fits. This search goes on where it is.
-        """
+        """Take another search's schedule, which fits, as the best if it costs less; go on from here."""
         better = found.cost < self.cost
         if better:
             self.cost, self.best = found

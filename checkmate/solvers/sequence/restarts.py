@@ -1,9 +1,9 @@
 """Plan a local search: where each annealing starts, its length and heat.
 
 On large graphs one schedule is followed, in cycles that grow longer. On small ones, luck in the first moves
-decides much. There a score of schedules are annealed from the start, each briefly, and improved by kicks
-(``sequence.perturb``), each with a short annealing after it (iterated local search). The better half goes on
-in the same way, until one is left. Then the same begins again, with longer annealings.
+decides much. There a score of schedules are annealed from the start, each briefly, and improved by kicks,
+each with a short annealing after it (iterated local search). The better half goes on in the same way, until
+one is left. Then the same begins again, with longer annealings.
 """
 
 from __future__ import annotations
@@ -71,12 +71,9 @@ _PATIENCE = 200  # kicks of the last chain without a new best until the round en
 
 
 class AnnealingRun(NamedTuple):
-    """One annealing.
+    """One annealing of ``moves`` moves from ``start``, which may be over the budget.
 
-    ``start``: the first schedule, which may be over the budget.
-    ``moves``: its length.
-    ``hot``: its heat at first, in mean op costs.
-    ``below``: only schedules that cost less are of interest.
+    ``hot``: its heat at first, in mean op costs. ``below``: only schedules that cost less are of interest.
     ``kicked``: whether it follows a kick.
     """
 
@@ -88,12 +85,9 @@ class AnnealingRun(NamedTuple):
 
 
 class EndedRun(NamedTuple):
-    """How a run ended.
+    """How a run ended. ``found``: the best below its mark. ``last``: its last sequence.
 
-    ``found``: the best below its mark.
-    ``last``: its last sequence.
-    ``given``: why it ended early: a schedule from elsewhere to follow. Its cost is infinite if it is over the
-    budget.
+    ``given``: why it ended early: a schedule from elsewhere to follow.
     """
 
     found: CostedSteps | None
@@ -105,10 +99,7 @@ RunPlan = Generator[AnnealingRun, EndedRun, None]
 
 
 def plan_runs(first: CostedSteps, *, small: bool, seed: int) -> RunPlan:
-    """Yield the runs of a search that begins with ``first``; this never ends.
-
-    The cost of ``first`` is infinite if it is over the budget.
-    """
+    """Yield the runs of a search that begins with ``first``; this never ends."""
     return _rounds(first.steps, np.random.default_rng(seed)) if small else _cycles(first)
 
 
@@ -132,18 +123,14 @@ def _cycles(first: CostedSteps) -> RunPlan:
 
 @dataclass
 class _Chain:
-    """Schedules that follow one another by kicks.
-
-    ``current`` is the current one, ``best`` the best of all.
-    """
+    """Schedules that follow one another by kicks."""
 
     current: CostedSteps
     best: CostedSteps
 
     def take(self, found: CostedSteps | None, worse: float = 0.0) -> bool:
-        """Go on from ``found`` unless it costs too much; return whether it does.
-
-        It may cost the share ``worse`` more than what stands.
+        """Go on from ``found`` unless it costs the share ``worse`` more than what stands; return whether it
+        does.
         """
         if found is None or found.cost > self.current.cost * (1.0 + worse):
             return False
@@ -190,10 +177,10 @@ def _kick(chain: _Chain, random: np.random.Generator) -> RunPlan:
 
 
 def luby(nth: int) -> int:
-    """Return the ``nth`` term of Luby's sequence.
+    """The ``nth`` term of 1, 1, 2, 1, 1, 2, 4, 1, …, good lengths of runs that begin again if none is known
+    to be good.
 
-    The sequence is 1, 1, 2, 1, 1, 2, 4, 1, … These are good lengths of runs that begin again, if no length is
-    known to be good. Luby, Sinclair, Zuckerman: Optimal speedup of Las Vegas algorithms, 1993.
+    Luby, Sinclair, Zuckerman: Optimal speedup of Las Vegas algorithms, 1993.
     """
     digits = nth.bit_length()
     return 2 ** (digits - 1) if nth == 2**digits - 1 else luby(nth - 2 ** (digits - 1) + 1)
