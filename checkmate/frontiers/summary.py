@@ -11,7 +11,7 @@ from checkmate.arguments import step_budget_of
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.solvers.known_frontier import BudgetAnswer, Frontier, FrontierPoint
+from checkmate.solvers.known_frontier import BudgetAnswer, Frontier, FrontierPoint, gap_between
 from checkmate.solvers.tolerances import PROVED
 from checkmate.units import Budget
 
@@ -68,11 +68,6 @@ class TradeOff:
     seconds: float
     cancelled: bool
     notes: tuple[str, ...] = ()
-
-
-def gap_between(cost: float, lower_bound: float) -> float:
-    """(cost - bound) / cost; 0 where the cost is not above the bound."""
-    return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
 
 
 def require_budgets(budgets: int | Sequence[Budget], plain: int) -> None:

@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, gap_between
+from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff
 from checkmate.ir.result import SolveStatus
 from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.constraints import list_assumptions
-from checkmate.solvers.known_frontier import FrontierPoint
+from checkmate.solvers.known_frontier import FrontierPoint, gap_between
 from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_overhead, format_seconds
 

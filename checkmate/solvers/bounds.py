@@ -10,7 +10,7 @@ from checkmate.errors import BudgetBelowMinimumError
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.solvers.certify import without_schedule
-from checkmate.solvers.graph_sets import closures, members
+from checkmate.solvers.graph_sets import closures, forced_across, members
 from checkmate.solvers.problem import Problem
 from checkmate.units import format_bytes_apart
 
@@ -189,21 +189,8 @@ def explain_below_bound(graph: Graph, budget_bytes: int, need: WorkingSet) -> st
 
 def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:
     """Per owner of a buffer made once, bool[n]: it is live while the op first runs, in any schedule."""
-    up, down = closures(graph)
-    readers = graph.value_readers.lists()
-    last_uses: dict[int, int] = {}  # ops before, or equal to, a read of a buffer's views; as bits
-    makers: dict[int, int] = {}
-    for value in np.flatnonzero(graph.producer >= 0).tolist():
-        owner = int(graph.owner[value])
-        maker = int(graph.producer[owner])
-        if maker < 0 or graph.recomputable[maker] or not graph.value_bytes[owner]:
-            continue
-        makers[owner] = maker
-        uses = last_uses.get(owner, 1 << maker)
-        for reader in readers[value]:
-            uses |= up[reader] | (1 << reader)
-        last_uses[owner] = (1 << graph.n) - 1 if graph.keep[value] else uses
     return {
-        owner: members((down[maker] | (1 << maker)) & last_uses[owner], graph.n)
-        for owner, maker in makers.items()
+        owner: members(across, graph.n)
+        for owner, across in forced_across(graph, *closures(graph)).items()
+        if graph.value_bytes[owner] and not graph.recomputable[graph.producer[owner]]
     }

@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.certificate.verify import CutRows, InvalidCertificateError, Var, exact, least, verify
 from checkmate.errors import SolverCrashedError
@@ -60,6 +59,7 @@ class RelaxedProgram:
         self._scales: list[float] = []
         self._columns: dict[Var, int] = {}
         self._set: dict[Var, int] = {}
+        self._bought = 0  # columns of memory beyond the budget
         self.price = 10.0 * _COST
         self._build()
 
@@ -72,6 +72,10 @@ class RelaxedProgram:
             for var, entry in terms:
                 indices.append(self._columns.setdefault(var, len(self._columns)))
                 entries.append(entry * scale)
+            if name[0] in ("fits", "end"):
+                self._bought += 1
+                indices.append(-self._bought)  # the column is known when all others are
+                entries.append(1.0)
             starts.append(len(indices))
             lows.append(low * scale)
             self._names.append(list(name))
@@ -79,19 +83,24 @@ class RelaxedProgram:
         for var in self.rows.sure:
             self._columns.setdefault(var, len(self._columns))
         self._count = len(self._columns)
-        self._fits = [place for place, name in enumerate(self._names) if name[0] in ("fits", "end")]
-        self._highs = self._engine(starts, indices, entries, lows)
-
-    def _engine(self, starts: list[int], indices: list[int], entries: list[float], lows: list[float]) -> Any:
-        boxes = np.array([self.rows.box(var) for var in self._columns], np.float64).reshape(-1, 2)
-        bought = len(self._fits)
-        cost = [self._costs[var[1]] / self._unit if var[0] == "y" else 0.0 for var in self._columns]
-        lp = linear_program(
+        columns = np.array(indices, np.int32)
+        columns = np.where(columns < 0, self._count - 1 - columns, columns).astype(np.int32)
+        self._highs = self._engine(
             PackedRows(
-                *self._with_bought(starts, indices, entries),
+                np.array(starts, np.int32),
+                columns,
+                np.array(entries, np.float64),
                 np.array(lows, np.float64),
                 np.full(len(lows), np.inf),
-            ),
+            )
+        )
+
+    def _engine(self, packed: PackedRows) -> Any:
+        boxes = np.array([self.rows.box(var) for var in self._columns], np.float64).reshape(-1, 2)
+        bought = self._bought
+        cost = [self._costs[var[1]] / self._unit if var[0] == "y" else 0.0 for var in self._columns]
+        lp = linear_program(
+            packed,
             np.append(np.array(cost), np.full(bought, self.price)),
             np.append(boxes[:, 0], np.zeros(bought)),
             np.append(boxes[:, 1], np.full(bought, np.inf)),
@@ -105,27 +114,13 @@ class RelaxedProgram:
         highs.passModel(lp)
         return highs
 
-    def _with_bought(
-        self, starts: list[int], indices: list[int], entries: list[float]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        column = {place: self._count + number for number, place in enumerate(self._fits)}
-        first, where, values = [0], list[int](), list[float]()
-        for place in range(len(starts) - 1):
-            where += indices[starts[place] : starts[place + 1]]
-            values += entries[starts[place] : starts[place + 1]]
-            if place in column:
-                where.append(column[place])
-                values.append(1.0)
-            first.append(len(where))
-        return np.array(first, np.int32), np.array(where, np.int32), np.array(values, np.float64)
-
     def close(self) -> None:
         """Leave this thread to whatever runs HiGHS in it next."""
         self._highs.resetGlobalScheduler(True)
 
     def raise_price(self, factor: float) -> None:
         self.price *= factor
-        for number in range(len(self._fits)):
+        for number in range(self._bought):
             self._highs.changeColCost(self._count + number, self.price)
 
     def solve(self, case: dict[Var, int], seconds: float) -> CaseResult | None:

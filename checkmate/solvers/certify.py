@@ -244,13 +244,12 @@ class GivenOrderRun:
         statistics: Mapping[str, Any] | None = None,
         *,
         infeasible: bool = False,
-        cancelled: bool = False,
         instead: str = "another order may have one",
     ) -> SolveResult:
         """CANCELLED or LIMIT. ``infeasible``: none exists under the assumptions, which is LIMIT too;
         ``instead``: what may help then.
         """
-        if cancelled or self.listener.cancelled():
+        if self.listener.cancelled():
             return self.without_schedule(SolveStatus.CANCELLED, NOTHING_YET, statistics)
         if infeasible:
             held = ", ".join(self.assumptions)

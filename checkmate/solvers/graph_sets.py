@@ -77,6 +77,26 @@ def closures(graph: Graph) -> tuple[list[int], list[int]]:
     return up, down
 
 
+def forced_across(graph: Graph, up: list[int], down: list[int]) -> dict[int, int]:
+    """Per owner of a produced buffer, the ops between its making and some read of it: a set of ``closures``.
+
+    If the buffer is made once, it is live while each of them first runs, in any schedule.
+    """
+    readers, producer = graph.value_readers.lists(), graph.producer.tolist()
+    uses: dict[int, int] = {}  # ops before, or equal to, a read of a buffer's views
+    for value, owner in enumerate(graph.owner.tolist()):
+        if producer[value] < 0 or producer[owner] < 0:
+            continue
+        uses.setdefault(owner, 1 << producer[owner])
+        for reader in readers[value]:
+            uses[owner] |= up[reader] | (1 << reader)
+        if graph.keep[value]:
+            uses[owner] = -1
+    return {
+        owner: (down[producer[owner]] | (1 << producer[owner])) & before for owner, before in uses.items()
+    }
+
+
 class LazyClosure:
     """One of the ``closures``, each set found when it is first asked for. ``steps``: the ops one step before
     or after.

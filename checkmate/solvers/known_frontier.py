@@ -38,6 +38,11 @@ class FrontierPoint:
     seconds: float = 0.0
 
 
+def gap_between(cost: float, lower_bound: float) -> float:
+    """(cost - bound) / cost; 0 where the cost is not above the bound."""
+    return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
+
+
 @dataclass(frozen=True)
 class BudgetAnswer:
     """What is known for one budget. ``lower_bound``: in any order; infinite if no schedule exists."""
@@ -52,12 +57,7 @@ class BudgetAnswer:
 
     @property
     def gap(self) -> float | None:
-        """(cost - bound) / cost; None if no schedule is known."""
-        if self.point is None:
-            return None
-        return (
-            max(0.0, (self.point.cost - self.lower_bound) / self.point.cost) if self.point.cost > 0 else 0.0
-        )
+        return None if self.point is None else gap_between(self.point.cost, self.lower_bound)
 
 
 class Frontier:

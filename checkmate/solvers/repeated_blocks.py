@@ -117,11 +117,12 @@ def _longest_true(flags: NDArray[np.bool_]) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """A step with ``left`` blocks. ``ops``: int64[n], which op of the whole each of its ops is.
+    """A step with ``left`` of its ``repeats``. ``ops``: int64[n], which op of the whole each of its ops is.
 
     ``forward``: where its own blocks are in the forward pass.
     """
 
+    repeats: Repeats
     graph: Graph
     ops: NDArray[np.int64]
     left: int
@@ -160,7 +161,7 @@ def shrink(graph: Graph, repeats: Repeats, left: int) -> Shrunk | None:
     except GraphError:
         return None
     section = RepeatedSection(repeats.forward.start, repeats.forward.period, repeats.forward.count - away)
-    return Shrunk(small, ops, left, section)
+    return Shrunk(repeats, small, ops, left, section)
 
 
 def _gap(section: RepeatedSection, first: int, away: int) -> _Gap:
@@ -254,11 +255,11 @@ def dropped_ops(graph: Graph, steps: NDArray[np.int32]) -> NDArray[np.bool_]:
     return again & ~late
 
 
-def spread(shrunk: Shrunk, repeats: Repeats, whole: Graph, again: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def spread(shrunk: Shrunk, whole: Graph, again: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """bool[N]: ``again`` of the small step, for the whole step's ops."""
     found = np.zeros(whole.n, np.bool_)
     found[shrunk.ops] = again
-    section, small = repeats.forward, shrunk.forward
+    section, small = shrunk.repeats.forward, shrunk.forward
     for block in range(section.count):
         twin = _twin(block, section.count, small.count)
         start, from_ = section.start + block * section.period, small.start + twin * small.period
@@ -318,14 +319,6 @@ class _Pattern:
     cost: float
 
 
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """The equal blocks of a step, and the step with a few of them."""
-
-    repeats: Repeats
-    shrunk: Shrunk
-
-
 class BlocksOf:
     """The blocks of one graph, looked for once, when they are first asked for."""
 
@@ -333,12 +326,12 @@ class BlocksOf:
         self._graph = graph
 
     @cached_property
-    def found(self) -> Blocks | None:
+    def found(self) -> Shrunk | None:
         return blocks_of(self._graph)
 
 
-def blocks_of(graph: Graph) -> Blocks | None:
-    """None where there are too few blocks."""
+def blocks_of(graph: Graph) -> Shrunk | None:
+    """Return the step with a few of its blocks; None where there are too few."""
     repeats = find_repeats(graph) if graph.n >= _LEAST_OPS else None
     if repeats is None:
         return None
@@ -347,12 +340,12 @@ def blocks_of(graph: Graph) -> Blocks | None:
     shrunk = shrink(graph, repeats, left) if repeats.count >= _AT_LEAST * left else None
     if shrunk is None or shrunk.graph.n > _AT_MOST * graph.n:
         return None
-    return Blocks(repeats, shrunk)
+    return shrunk
 
 
 def repeated_schedules(
     problem: Problem,
-    blocks: Blocks,
+    blocks: Shrunk,
     *,
     until: float,
     cancelled: Cancelled,
@@ -364,14 +357,12 @@ def repeated_schedules(
     ``blocks`` are those of the problem's graph. Ends after ``rounds``, each longer than the one before, at
     ``until`` (of ``time.perf_counter``) or when cancelled.
     """
-    join = _Join(problem, blocks.repeats, blocks.shrunk, seed)
-    yield from join.schedules(_ROUNDS[:rounds], until, cancelled)
+    yield from _Join(problem, blocks, seed).schedules(_ROUNDS[:rounds], until, cancelled)
 
 
 @dataclass
 class _Join:
     problem: Problem
-    repeats: Repeats
     shrunk: Shrunk
     seed: int
     best: float = field(init=False, default=math.inf)
@@ -402,13 +393,13 @@ class _Join:
     def _small_budget(self) -> int:
         whole, small = self.problem.graph, self.shrunk.graph
         saved = _plain_peak(whole) - self.problem.budget_bytes
-        return int(_plain_peak(small) - saved * self.shrunk.left / self.repeats.count)
+        return int(_plain_peak(small) - saved * self.shrunk.left / self.shrunk.repeats.count)
 
     def _correction(self, found: _Pattern) -> int:
-        return int((found.peak - self.problem.budget_bytes) * self.shrunk.left / self.repeats.count)
+        return int((found.peak - self.problem.budget_bytes) * self.shrunk.left / self.shrunk.repeats.count)
 
     def _stretched(self, small: NDArray[np.bool_]) -> _Pattern:
-        return self._pattern(spread(self.shrunk, self.repeats, self.problem.graph, small))
+        return self._pattern(spread(self.shrunk, self.problem.graph, small))
 
     def _pattern(self, again: NDArray[np.bool_]) -> _Pattern:
         graph = self.problem.graph
@@ -429,7 +420,7 @@ class _Join:
     def _mixed(self, until: float, cancelled: Cancelled) -> _Pattern | None:
         if self.fits is None or self.over is None or self.over.cost >= self.fits.cost:
             return None
-        section = self.repeats.forward
+        section = self.shrunk.repeats.forward
         low, high, best = 0, section.count, None
         while high - low > 1 and not cancelled() and time.perf_counter() < until:
             middle = (low + high) // 2

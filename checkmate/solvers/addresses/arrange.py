@@ -67,7 +67,7 @@ class Allocator:
         shown(self._kernel, self._work, self._start, self._memory, at, runs, _NO_LIMIT)
         return Shown(int(self._memory.fact[PEAK]), int(self._memory.fact[MISSING]))
 
-    def arranged(self, *, moves: int, seed: int, most: int, goal: int = 0) -> list[int]:
+    def arranged(self, *, moves: int, seed: int, goal: int) -> list[int]:
         """Return the places of the steps in the best order found, after ``moves`` or at ``goal`` bytes."""
         order = np.arange(len(self.requests.steps), dtype=np.int64)
         best, numbers = order.copy(), np.array([seed + 1], np.int64)
@@ -81,7 +81,7 @@ class Allocator:
             numbers,
             _RUNS,
             moves,
-            most,
+            self.requests.requested_peak(),
             goal,
         )
         found: list[int] = best.tolist()
@@ -94,17 +94,14 @@ def arrange(
     *,
     moves: int,
     seed: int = 0,
-    most: int | None = None,
     goal: int = 0,
 ) -> list[int]:
-    """Return the steps of ``requests`` in an order that shows no more, the same for the same ``seed`` and
-    ``moves``.
+    """Return the steps of ``requests`` in an order that shows no more, and asks for no more at once.
 
-    ``most``: the bytes that may be asked for at once; None: as many as in the given order.
+    It is the same for the same ``seed`` and ``moves``.
     """
     allocator = Allocator(requests, before)
-    asked = requests.requested_peak() if most is None else max(most, requests.requested_peak())
-    places = allocator.arranged(moves=moves, seed=seed, most=asked, goal=goal)
+    places = allocator.arranged(moves=moves, seed=seed, goal=goal)
     if allocator.shown(places).badness >= allocator.shown().badness:
         return list(requests.steps)
     return [requests.steps[place] for place in places]

@@ -114,7 +114,6 @@ class _MilpRun(PaperRun):
             "the time limit was reached without a schedule",
             statistics,
             infeasible=outcome.status is SolveStatus.INFEASIBLE,
-            cancelled=outcome.status is SolveStatus.CANCELLED,
         )
 
     def _statistics(self, engine_status: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.graph_sets import LazyClosure, closures, members
+from checkmate.solvers.graph_sets import LazyClosure, closures, forced_across, members
 from checkmate.solvers.tolerances import LEAST_COST
 
 _EXACT = 8000  # ops of a graph whose closures are all known at once
@@ -60,24 +60,10 @@ class Reach:
 
 
 def _forced_bytes(graph: Graph, up: list[int], down: list[int]) -> NDArray[np.int64]:
-    total = np.zeros(graph.n, np.int64)
-    readers = graph.value_readers.lists()
-    # owner -> (ops after its production, ops before one of its reads)
-    classes: dict[int, tuple[int, int]] = {}
-    for value in np.flatnonzero(graph.producer >= 0).tolist():
-        owner = int(graph.owner[value])
-        if graph.producer[owner] < 0:
-            continue
-        maker = int(graph.producer[owner])
-        after, before = classes.get(owner, (down[maker] | (1 << maker), 1 << maker))
-        for reader in readers[value]:
-            before |= up[reader] | (1 << reader)
-        if graph.keep[value]:
-            before = -1
-        classes[owner] = after, before
-    for owner, (after, before) in classes.items():
-        total[members(after & before, graph.n)] += int(graph.value_bytes[owner])
-    return total + graph.workspace_bytes
+    total = graph.workspace_bytes.copy()
+    for owner, across in forced_across(graph, up, down).items():
+        total[members(across, graph.n)] += int(graph.value_bytes[owner])
+    return total
 
 
 def own_bytes(graph: Graph, op: int) -> int:

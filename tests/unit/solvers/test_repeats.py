@@ -111,7 +111,7 @@ def test_patterns_are_carried_over_and_decoded() -> None:
     small = shrink(graph, found, 6)
     assert small is not None
     wide = np.array([op.type in ("cube", "tanh", "gelu") for op in small.graph.ops])
-    again = spread(small, found, graph, wide)
+    again = spread(small, graph, wide)
     assert [op.type in ("cube", "tanh", "gelu") for op in graph.ops] == again.tolist()
     steps = steps_without(graph, again)
     report = check(graph, steps.tolist(), budget_bytes=peak(graph))
