@@ -151,15 +151,7 @@ def _measures(
 def text(found: TradeOff) -> str:
     """What ``frontier`` prints."""
     rows = [
-        (
-            "budget",
-            "of keep-all",
-            "peak",
-            "extra cost",
-            "lower bound",
-            "by",
-            "known",
-        ),
+        ("budget", "of keep-all", "peak", "extra cost", "lower bound", "by", "known"),
         *(_row_cells(found, row) for row in found.rows),
     ]
     graph = found.graph

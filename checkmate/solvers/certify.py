@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import SolverCrashedError
+from checkmate.ir.graph import Graph
 from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import load_kernels
+from checkmate.solvers.graph_sets import take_over_groups
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
 from checkmate.solvers.tolerances import FALSE, PROVED, PROVED_BY_LIBRARY
@@ -132,6 +134,18 @@ def without_schedule(
         message=message,
         statistics=statistics or {},
     )
+
+
+def stage_assumptions(graph: Graph, *further: str, recompute_gradients: bool) -> tuple[str, ...]:
+    """The assumptions of a claim about stages, those ``further`` ones among them.
+
+    "The paper's stages": one stage per op, which ends with that op. An op runs at most once in a stage, and
+    nothing runs after the last op.
+    """
+    found = ["given order", "the paper's stages", *further]
+    if any(group.tangled for op in range(graph.n) for group in take_over_groups(graph, op)):
+        found.append("one take-over where several are tangled")
+    return tuple(found if recompute_gradients else [*found, "no gradient recompute"])
 
 
 class GivenOrderRun:

@@ -72,7 +72,7 @@ def price_segments(
         if over():
             break
         small = _SegmentGraph(graph, chain, segment)
-        plans = [small.plain()]
+        plans = [list(range(small.small.n))]
         if len(chain.segments[segment].forward) > 1:
             plans += small.smaller_plans(several_until, over)
         pieces.append(small.piece(plans))
@@ -109,9 +109,6 @@ class _SegmentGraph:
             v for v, (made, last) in chain.late.items() if made > index > last and v not in self._local
         )
         self._passing = buffer_bytes(graph, passing)
-
-    def plain(self) -> list[int]:
-        return list(range(self.small.n))
 
     def smaller_plans(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
         """Yield plans, ops of the small graph, that leave ever less live across the middle."""

@@ -69,19 +69,18 @@ class Compilation:
         self._ended = time.perf_counter()
 
 
-def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> float:
-    """Compile the search if needed; return the seconds that took.
+def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> None:
+    """Compile the search if needed. ``say`` is told about it twice a second.
 
-    ``say`` is told about it twice a second. If cancelled, this returns early, and nothing is compiled.
+    If cancelled, this returns early, and nothing is compiled.
     """
     if is_compiled():
-        return 0.0
+        return
     compilation = Compilation()
     try:
         wait_for(compilation, say, cancelled)
     finally:
         compilation.close()
-    return compilation.seconds
 
 
 def load_kernels(cancelled: Cancelled = never, say: Say = say_nothing) -> bool:

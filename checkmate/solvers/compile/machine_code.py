@@ -56,24 +56,22 @@ class Translation:
 
 
 class Optimization:
-    """Optimize for a processor; "" is any of this machine's kind."""
+    """Optimize for this processor, or for any of this machine's kind, without vectors."""
 
-    def __init__(self, processor: str = "", features: str = "", *, vectorized: bool) -> None:
+    def __init__(self, *, this_processor: bool = True) -> None:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
+        processor, features = "", ""
+        if this_processor:
+            processor, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
         target = binding.Target.from_triple(binding.get_process_triple())
         self.machine = target.create_target_machine(
             cpu=processor, features=features, opt=3, reloc="static", codemodel="jitdefault", jit=True
         )
         self._options = binding.create_pipeline_tuning_options(speed_level=3)
-        self._options.loop_vectorization = self._options.loop_interleaving = vectorized
+        self._options.loop_vectorization = self._options.loop_interleaving = this_processor
         # These make the search no faster, and compiling by half slower.
         self._options.slp_vectorization = self._options.loop_unrolling = False
-
-    @classmethod
-    def for_this_processor(cls) -> Optimization:
-        features = binding.get_host_cpu_features().flatten()
-        return cls(binding.get_host_cpu_name(), features, vectorized=True)
 
     def run(self, module: Any) -> None:
         builder = binding.create_pass_builder(self.machine, self._options)
@@ -86,7 +84,7 @@ def make() -> bytes:
     If the sources have changed since they were translated, numba translates them again.
     """
     translation = Translation.kept() or _translated_again()
-    optimization = Optimization.for_this_processor()
+    optimization = Optimization()
     module = binding.parse_bitcode(translation.bitcode)
     module.triple, module.data_layout = binding.get_process_triple(), str(optimization.machine.target_data)
     optimization.run(module)
@@ -110,7 +108,7 @@ class MachineCode:
     def __init__(self, made: bytes) -> None:
         types, _, code = made.partition(b"\n")
         self._types: dict[str, str] = json.loads(types)
-        machine = Optimization.for_this_processor().machine
+        machine = Optimization().machine
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
         self._engine.finalize_object()

@@ -51,7 +51,7 @@ def translate() -> Translation:
     for symbol in [*module.functions, *module.global_variables]:
         if not symbol.is_declaration and symbol.name not in types:
             symbol.linkage = "internal"
-    Optimization(vectorized=False).run(module)
+    Optimization(this_processor=False).run(module)
     return Translation(source_key(), types, module.as_bitcode())
 
 

@@ -64,7 +64,7 @@ class _Intervals:
         costs = [self.runs[op, c] * task.ops[op].cost for op, c in self.runs]
         self.model.minimize(sum(costs))
         if task.hint:
-            _Hint(self, task.hint).give()
+            _give_hint(self, task.hint)
 
     def computations(self) -> list[tuple[Any, Any]]:
         """(event, whether it takes place) of every computation."""
@@ -190,43 +190,37 @@ class _Intervals:
         return taken
 
 
-class _Hint:
-    def __init__(self, intervals: _Intervals, steps: list[int]) -> None:
-        self._of, self._steps = intervals, steps
-
-    def give(self) -> None:
-        """Hint every start, literal and end, but not take-overs; nothing with more computations than
-        allowed.
-        """
-        of, hint = self._of, self._of.model.add_hint
-        events: dict[int, list[int]] = defaultdict(list)
-        stage = 0
-        for op in self._steps:
-            events[op].append(event_of(stage, op))
-            stage += op == stage
-        if any((op, len(found) - 1) not in of.runs for op, found in events.items()):
-            return
-        until = {key: events[of.task.values[key[0]].producer][key[1]] for key in self._made(events)}
-        for (op, c, value, k), covers in of.covers.items():
-            made = events[of.task.values[value].producer]
-            now = events[op][c] if c < len(events[op]) else -1
-            latest = sum(event < now for event in made) - 1
-            hint(covers, int(now >= 0 and k == latest))
-            if now >= 0 and k == latest:
-                until[value, k] = max(until[value, k], now)
-        for (value, k), keeps in of.keeps.items():
-            last = k == len(events[of.task.values[value].producer]) - 1
-            hint(keeps, int(last))
-            if last:
-                until[value, k] = of.end
-        for (op, c), runs in of.runs.items():
-            if c:
-                hint(runs, int(c < len(events[op])))
-                if c < len(events[op]):
-                    hint(of.start[op, c], events[op][c])
-        for key, event in until.items():
-            hint(of.read_until[key], event)
-
-    def _made(self, events: dict[int, list[int]]) -> list[tuple[int, int]]:
-        values = self._of.task.values
-        return [key for key in self._of.read_until if key[1] < len(events[values[key[0]].producer])]
+def _give_hint(of: _Intervals, steps: list[int]) -> None:
+    """Hint every start, literal and end, but not take-overs; nothing with more computations than allowed."""
+    hint = of.model.add_hint
+    events: dict[int, list[int]] = defaultdict(list)
+    stage = 0
+    for op in steps:
+        events[op].append(event_of(stage, op))
+        stage += op == stage
+    if any((op, len(found) - 1) not in of.runs for op, found in events.items()):
+        return
+    until = {}
+    for value, k in of.read_until:
+        made = events[of.task.values[value].producer]
+        if k < len(made):
+            until[value, k] = made[k]
+    for (op, c, value, k), covers in of.covers.items():
+        made = events[of.task.values[value].producer]
+        now = events[op][c] if c < len(events[op]) else -1
+        latest = sum(event < now for event in made) - 1
+        hint(covers, int(now >= 0 and k == latest))
+        if now >= 0 and k == latest:
+            until[value, k] = max(until[value, k], now)
+    for (value, k), keeps in of.keeps.items():
+        last = k == len(events[of.task.values[value].producer]) - 1
+        hint(keeps, int(last))
+        if last:
+            until[value, k] = of.end
+    for (op, c), runs in of.runs.items():
+        if c:
+            hint(runs, int(c < len(events[op])))
+            if c < len(events[op]):
+                hint(of.start[op, c], events[op][c])
+    for key, event in until.items():
+        hint(of.read_until[key], event)

@@ -21,7 +21,7 @@ from checkmate.processes.conversation import Conversation
 from checkmate.processes.messages import JobFailed, Message, MessageError, unpack_ops
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.certify import GivenOrderRun
+from checkmate.solvers.certify import GivenOrderRun, stage_assumptions
 from checkmate.solvers.engine import (
     ENGINE_MESSAGES,
     EngineBound,
@@ -171,10 +171,8 @@ def _covers(graph: Graph, copies: int) -> int:
 
 
 def interval_assumptions(graph: Graph, copies: int, *, recompute_gradients: bool) -> tuple[str, ...]:
-    found = ["given order", "the paper's stages", f"at most {copies} computations of an op"]
-    if any(group.tangled for op in range(graph.n) for group in take_over_groups(graph, op)):
-        found.append("one take-over where several are tangled")
-    return (*found, *(() if recompute_gradients else ("no gradient recompute",)))
+    most = f"at most {copies} computations of an op"
+    return stage_assumptions(graph, most, recompute_gradients=recompute_gradients)
 
 
 class _IntervalRun(GivenOrderRun):

@@ -20,8 +20,6 @@ leaves out). For what else the graphs here have, these rules are added:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,52 +27,11 @@ from numpy.typing import NDArray
 
 from checkmate.ir.graph import Graph
 from checkmate.progress import never
+from checkmate.solvers.certify import stage_assumptions
 from checkmate.solvers.graph_sets import buffer_owners, take_over_groups, touching_ops
 from checkmate.solvers.retention import must_run_once
 
 _LARGEST_COEFFICIENT = 1e6  # of the memory rows; the engines' tolerances allow no more digits
-
-
-@dataclass(frozen=True, eq=False)
-class PaperModel:
-    """The program, its variables and their units. Its objective is the schedule's cost over ``cost_unit``."""
-
-    problem: Any
-    cost_unit: float
-    graph: Graph
-    R: dict[tuple[int, int], Any]
-    S: dict[tuple[int, int], Any]
-    peaks: list[Any]  # U variables whose upper bound is the budget
-    peak_rows: list[Any]  # rows whose right-hand side is the budget
-    bytes_unit: float
-
-    @cached_property
-    def _retentions(self) -> tuple[NDArray[np.intp], NDArray[np.intp], list[Any]]:
-        places = [(stage, value) for stage, value in self.S if stage < self.graph.n]
-        stages, values = (
-            np.array(part, np.intp) for part in (zip(*places, strict=True) if places else ((), ()))
-        )
-        return stages, values, [self.S[place] for place in places]
-
-    def shares(self, solution: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """S as float64[n, m], of the engine's final solution, or of ``solution``, a vector of all its
-        columns.
-        """
-        stages, values, variables = self._retentions
-        found = np.zeros((self.graph.n, self.graph.m))
-        if solution is None:
-            found[stages, values] = [variable.varValue or 0.0 for variable in variables]
-        else:
-            found[stages, values] = solution[[variable.index for variable in variables]]
-        return found
-
-    def set_budget(self, budget_bytes: float) -> None:
-        """``budget_bytes`` includes the graph's fixed bytes."""
-        limit = _limit(self.graph, budget_bytes, self.bytes_unit)
-        for variable in self.peaks:
-            variable.upBound = limit
-        for row in self.peak_rows:
-            row.changeRHS(limit)
 
 
 def model_size(graph: Graph) -> int:
@@ -84,27 +41,14 @@ def model_size(graph: Graph) -> int:
 
 
 def assumptions_of(graph: Graph, *, recompute_gradients: bool) -> tuple[str, ...]:
-    """The assumptions of a claim that is made from this model.
-
-    "The paper's stages": one stage per op, which ends with that op. An op runs at most once in a stage, and
-    nothing runs after the last op.
-    """
-    found = ["given order", "the paper's stages"]
+    """The assumptions of a claim that is made from this model."""
     producer, owner = graph.producer, graph.owner
-    for value in range(graph.m):
+    for value in np.flatnonzero(owner != np.arange(graph.m)):
         source = producer[owner[value]]
-        if (
-            owner[value] != value
-            and source not in (-1, producer[value])
-            and len(graph.ops[source].outputs) > 1
-        ):
-            found.append("no owner recomputed under a view")
-            break
-    if any(group.tangled for op in range(graph.n) for group in take_over_groups(graph, op)):
-        found.append("one take-over where several are tangled")
-    if not recompute_gradients:
-        found.append("no gradient recompute")
-    return tuple(found)
+        if source not in (-1, producer[value]) and len(graph.ops[source].outputs) > 1:
+            beyond = ("no owner recomputed under a view",)
+            return stage_assumptions(graph, *beyond, recompute_gradients=recompute_gradients)
+    return stage_assumptions(graph, recompute_gradients=recompute_gradients)
 
 
 def paper_model(
@@ -118,66 +62,78 @@ def paper_model(
     """Build the model, as a linear program if ``relaxed``; None if ``stop``, asked once per stage, says
     so.
     """
-    import pulp
-
-    statement = _PaperStatement(pulp, graph, budget_bytes, relaxed)
-    statement.variables()
-    statement.objective()
-    statement.run_once(must_run_once(graph, recompute_gradients=recompute_gradients))
+    model = PaperModel(graph, budget_bytes, relaxed)
+    model.run_once(must_run_once(graph, recompute_gradients=recompute_gradients))
     for stage in range(graph.n):
         if stop():
             return None
-        statement.dependencies(stage)
-        statement.views(stage)
-        statement.memory(stage)
-    return PaperModel(
-        problem=statement.model,
-        cost_unit=statement.cost_unit,
-        graph=graph,
-        R=statement.R,
-        S=statement.S,
-        peaks=statement.peaks,
-        peak_rows=statement.peak_rows,
-        bytes_unit=statement.bytes_unit,
-    )
+        model.dependencies(stage)
+        model.views(stage)
+        model.memory(stage)
+    return model
 
 
-class _PaperStatement:
-    def __init__(self, pulp: Any, graph: Graph, budget_bytes: float, relaxed: bool) -> None:
+class PaperModel:
+    """The program and its variables. Its objective is the schedule's cost over ``cost_unit``."""
+
+    def __init__(self, graph: Graph, budget_bytes: float, relaxed: bool) -> None:
+        import pulp
+
         self.pulp, self.graph = pulp, graph
         self.kind = pulp.LpContinuous if relaxed else pulp.LpInteger  # because LpBinary would override bounds
-        self.model = pulp.LpProblem("checkmate", pulp.LpMinimize)
+        self.problem = pulp.LpProblem("checkmate", pulp.LpMinimize)
         self.producer, self.owner = graph.producer.tolist(), graph.owner.tolist()
         self.reads, self.writes = graph.op_inputs.lists(), graph.op_outputs.lists()
-        self.readers = graph.value_readers.lists()
         self.owners = buffer_owners(graph)
         self.touchers = {value: touching_ops(graph, value) for value in self.owners}
         self.freed_by: list[list[int]] = [[] for _ in range(graph.n)]
         for value, ops in self.touchers.items():
             for op in ops:
                 self.freed_by[op].append(value)
-        self.take_overs = [take_over_groups(graph, op) for op in range(graph.n)]
         # Whole units keep the rows exact. The mean op costs 1, so that the engines' absolute tolerances make
         # sense.
         self.bytes_unit = _bytes_unit(graph)
-        self.limit = _limit(graph, budget_bytes, self.bytes_unit)
+        self.limit = self._limit(budget_bytes)
         self.size = {value: graph.values[value].bytes / self.bytes_unit for value in self.owners}
         self.cost_unit = graph.base_cost / graph.n or 1.0
         self.R: dict[tuple[int, int], Any] = {}
         self.S: dict[tuple[int, int], Any] = {}
-        self.peaks: list[Any] = []
-        self.peak_rows: list[Any] = []
+        self.peaks: list[Any] = []  # U variables whose upper bound is the budget
+        self.peak_rows: list[Any] = []  # rows whose right-hand side is the budget
+        self._variables()
+        costs = (graph.cost / self.cost_unit).tolist()
+        self.problem.setObjective(pulp.LpAffineExpression([(r, costs[i]) for (_, i), r in self.R.items()]))
+
+    def shares(self, solution: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """S as float64[n, m], of the engine's final solution, or of a vector of all its columns."""
+        found = np.zeros((self.graph.n, self.graph.m))
+        for (stage, value), variable in self.S.items():
+            if stage < self.graph.n:
+                share = variable.varValue if solution is None else solution[variable.index]
+                found[stage, value] = share or 0.0
+        return found
+
+    def set_budget(self, budget_bytes: float) -> None:
+        """``budget_bytes`` includes the graph's fixed bytes."""
+        limit = self._limit(budget_bytes)
+        for variable in self.peaks:
+            variable.upBound = limit
+        for row in self.peak_rows:
+            row.changeRHS(limit)
+
+    def _limit(self, budget_bytes: float) -> float:
+        return float(budget_bytes - self.graph.fixed_bytes) / self.bytes_unit
 
     def add(self, terms: Sequence[tuple[Any, float]], sense: int, right: float) -> Any:
         row = self.pulp.LpConstraint(self.pulp.LpAffineExpression(list(terms)), sense, rhs=right)
-        self.model.addConstraint(row)
+        self.problem.addConstraint(row)
         return row
 
-    def variables(self) -> None:
+    def _variables(self) -> None:
         """Add R and S, lower triangular (8b), (8c), with R[t, t] = 1 (8a); kept values are retained past the
         end.
         """
-        new, n = self.model.add_variable, self.graph.n
+        new, n = self.problem.add_variable, self.graph.n
         kept = set(np.flatnonzero(self.graph.keep).tolist())
         kept |= {self.owner[value] for value in kept}  # the buffer of a view is its owner's
         for t in range(n):
@@ -190,10 +146,6 @@ class _PaperStatement:
                     # Past the last stage only the kept values matter.
                     low, high = (0, 1) if t < n else (int(value in kept),) * 2
                     self.S[t, value] = new(f"S_{t}_{value}", low, high, self.kind)
-
-    def objective(self) -> None:
-        costs = (self.graph.cost / self.cost_unit).tolist()
-        self.model.setObjective(self.pulp.LpAffineExpression([(r, costs[i]) for (_, i), r in self.R.items()]))
 
     def run_once(self, once: NDArray[np.bool_]) -> None:
         for op in np.flatnonzero(once).tolist():
@@ -234,7 +186,7 @@ class _PaperStatement:
         before = [(self.S[t, value], -self.size[value]) for value in self.owners if self.producer[value] < t]
         for k in range(t + 1):
             own = sum(self.size[value] for value in self.writes[k] if value in self.size)
-            used = self.model.add_variable(f"U_{t}_{k}", 0, None)
+            used = self.problem.add_variable(f"U_{t}_{k}", 0, None)
             self.add([(used, 1), (self.R[t, k], -own), *before], equal, 0)
             free = {value: self._free(t, value, k) for value in self.freed_by[k]}
             self._within_budget(t, k, used, free, less)
@@ -242,7 +194,7 @@ class _PaperStatement:
 
     def _free(self, t: int, value: int, k: int) -> Any:
         less = self.pulp.LpConstraintLE
-        free = self.model.add_variable(f"FREE_{t}_{value}_{k}", 0, 1, self.kind)
+        free = self.problem.add_variable(f"FREE_{t}_{value}_{k}", 0, 1, self.kind)
         later = [self.R[t, j] for j in self.touchers[value] if k < j <= t]
         # num_hazards = (1 - R[t, k]) + S[t + 1, value] + the later readers computed in the stage
         hazards = [(self.S[t + 1, value], 1), *((r, 1) for r in later), (self.R[t, k], -1)]
@@ -256,8 +208,8 @@ class _PaperStatement:
         workspace = self.graph.ops[k].workspace_bytes
         if workspace:
             terms.append((self.R[t, k], workspace / self.bytes_unit))
-        for number, group in enumerate(self.take_overs[k]):
-            taken = self.model.add_variable(f"TAKEN_{t}_{k}_{number}", 0, group.most)
+        for number, group in enumerate(take_over_groups(self.graph, k)):
+            taken = self.problem.add_variable(f"TAKEN_{t}_{k}_{number}", 0, group.most)
             self.add([(taken, 1), *((free[value], -1) for value in group.inputs)], less, 0)
             terms.append((taken, -group.bytes / self.bytes_unit))
         if len(terms) == 1:
@@ -275,7 +227,3 @@ def _bytes_unit(graph: Graph) -> float:
     common = int(np.gcd.reduce(sizes)) if sizes.any() else 1
     largest = int(sizes.max(initial=1)) / common
     return common * max(1.0, largest / _LARGEST_COEFFICIENT)
-
-
-def _limit(graph: Graph, budget_bytes: float, bytes_unit: float) -> float:
-    return float(budget_bytes - graph.fixed_bytes) / bytes_unit

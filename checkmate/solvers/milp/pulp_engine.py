@@ -130,11 +130,9 @@ def _highs_outcome(highs: Any, *, relaxed: bool, cancelled: Cancelled) -> Engine
         known, found = None, False
     if found:
         return EngineOutcome(SolveStatus.FEASIBLE, known, engine_status)
-    if cancelled():
-        return EngineOutcome(SolveStatus.CANCELLED, known, engine_status)
     kinds = highspy.HighsModelStatus
     broken = (kinds.kNotset, kinds.kLoadError, kinds.kModelError, kinds.kPresolveError, kinds.kSolveError)
-    if status in (*broken, kinds.kPostsolveError):
+    if status in (*broken, kinds.kPostsolveError) and not cancelled():
         raise SolveFailedError(f"HiGHS ended with {engine_status!r}", hint="try another solver, such as auto")
     return EngineOutcome(SolveStatus.LIMIT, known, engine_status)
 
@@ -161,7 +159,7 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, cancelled: Can
             model.solve(engine)
     except pulp.PulpSolverError as error:
         if cancelled():
-            return EngineOutcome(SolveStatus.CANCELLED, None, "ended")
+            return EngineOutcome(SolveStatus.LIMIT, None, "ended")
         raise SolverUnavailableError(
             f"{name} could not be run: {error}", hint="leave --engine out to use HiGHS, which is installed"
         ) from error
@@ -176,7 +174,7 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, cancelled: Can
         return EngineOutcome(SolveStatus.INFEASIBLE, None, engine_status)
     if model.sol_status in (pulp.LpSolutionIntegerFeasible, pulp.LpSolutionOptimal):
         return EngineOutcome(SolveStatus.FEASIBLE, None, engine_status)
-    return EngineOutcome(SolveStatus.CANCELLED if cancelled() else SolveStatus.LIMIT, None, engine_status)
+    return EngineOutcome(SolveStatus.LIMIT, None, engine_status)
 
 
 @contextmanager

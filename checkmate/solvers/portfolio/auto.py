@@ -151,8 +151,7 @@ class Run:
         # At tight budgets the search alone rarely gets there.
         for steps in self._chain.schedules(self._search.cost, self._is_settled) if not self._over() else ():
             if self._search.offer(steps):
-                self._listener.incumbent(steps.tolist(), self._search.cost)
-                self._share_best()
+                self._report_best()
 
     def _is_settled(self) -> bool:
         self.raise_bound(self._prover_state().bound)
@@ -237,6 +236,11 @@ class Run:
         if self._search.best is not None:
             self._prover.offer(self._search.best)
 
+    def _report_best(self) -> None:
+        if self._search.best is not None:
+            self._listener.incumbent(self._search.best.tolist(), self._search.cost)
+            self._prover.offer(self._search.best)
+
     def _prover_state(self) -> ProverState:
         if not self._asked:
             return ProverState(self._problem.graph.base_cost, 0, 0, over=True)
@@ -269,8 +273,7 @@ class Run:
         found = self._second.take()
         if found is not None and self._search.note(found):
             self._chain.note_improvement()
-            self._listener.incumbent(found.steps.tolist(), found.cost)
-            self._share_best()
+            self._report_best()
         state = self._prover_state()
         self._cuts, self._programs = max(self._cuts, state.cuts), max(self._programs, state.programs)
         self.raise_bound(state.bound)
@@ -295,9 +298,8 @@ class Run:
             cancelled=self._listener.cancelled,
             start=steps,
         )
-        if self._search.offer(end.steps, follow=True) and self._search.best is not None:
-            self._listener.incumbent(self._search.best.tolist(), self._search.cost)
-            self._prover.offer(self._search.best)
+        if self._search.offer(end.steps, follow=True):
+            self._report_best()
 
 
 class _SingleCutListener(ProofListener):

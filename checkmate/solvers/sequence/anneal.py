@@ -60,6 +60,7 @@ from checkmate.solvers.sequence.kernel_arrays import (
 BEST, FLOOR, CEILING = 4, 5, 6
 
 _TRIES = 24  # the most random picks for one of the wanted kind
+_SPREAD = 0.5  # by which plans of recomputations are random
 
 
 @part
@@ -130,7 +131,7 @@ def _some_over(s: State) -> int:
 
 
 @part
-def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) -> bool:
+def _drop_across(g: Model, s: State, place: int, slack: float) -> bool:
     for _ in range(_TRIES):
         x = s.occ[SEQ, int(random(s) * place)]
         j = s.occ[OP, x]
@@ -144,7 +145,7 @@ def _drop_across(g: Model, s: State, place: int, spread: float, slack: float) ->
             g, s, value, x, place
         ):
             continue
-        return drop_buffer(g, s, value, x, place, spread, 1.0, slack + g.price[COSTS, j])
+        return drop_buffer(g, s, value, x, place, _SPREAD, 1.0, slack + g.price[COSTS, j])
     return False
 
 
@@ -169,7 +170,7 @@ def _propose(g: Model, s: State, slack: float) -> bool:
     if s.real[EXCESS] > 0.0:
         if kind < 0.5:
             place = _some_over(s)
-            return place > 0 and _drop_across(g, s, place, 0.5, slack)
+            return place > 0 and _drop_across(g, s, place, slack)
         if kind < 0.65:
             return _leave_out(g, s)
         return _shift(g, s)
@@ -180,15 +181,11 @@ def _propose(g: Model, s: State, slack: float) -> bool:
             if s.real[EXCESS] <= 0.0 or random(s) < 0.15:
                 break
             place = _some_over(s)
-            if place > 0 and not _drop_across(g, s, place, 0.5, slack):
+            if place > 0 and not _drop_across(g, s, place, slack):
                 return False
         return True
     if kind < 0.45:
-        return (
-            _drop_across(g, s, 1 + int(random(s) * (s.num[STEPS] - 2)), 0.5, slack)
-            if s.num[STEPS] > 2
-            else False
-        )
+        return s.num[STEPS] > 2 and _drop_across(g, s, 1 + int(random(s) * (s.num[STEPS] - 2)), slack)
     return _shift(g, s)
 
 

@@ -188,10 +188,11 @@ def drop_buffer(
         if count < 0:
             return False
         for i in range(count):
-            if (i == 0 or s.occ[TODO, i] != s.occ[TODO, i - 1]) and insert(g, s, s.occ[TODO, i], at) < 0:
+            if i > 0 and s.occ[TODO, i] == s.occ[TODO, i - 1]:
+                continue
+            if insert(g, s, s.occ[TODO, i], at) < 0:
                 return False
-            elif i == 0 or s.occ[TODO, i] != s.occ[TODO, i - 1]:
-                at += 1
+            at += 1
     count = 0
     for k in range(begin, s.num[JOURNAL]):
         y = s.occ[PREV, s.occ[SEQ, s.journal[2, k]]]
