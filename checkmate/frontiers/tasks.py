@@ -31,20 +31,9 @@ _NEARLY = 0.95  # of a time limit: a solve that took longer was ended by it
 def facts_of(
     kind: str, graph: Graph, budget_bytes: int, solver: str, options: SolveOptions
 ) -> dict[str, Any]:
-    """Return all that an answer depends on. The graph is represented by the hash of its content."""
-    return {
-        "kind": kind,
-        "graph": graph.fingerprint,
-        "budget_bytes": budget_bytes,
-        "solver": solver,
-        "time_limit_s": options.time_limit_s,
-        "gap": options.gap,
-        "workers": options.workers,
-        "seed": options.seed,
-        "moves": options.moves,
-        "recompute_gradients": options.recompute_gradients,
-        "engine": options.engine,
-    }
+    """All that an answer depends on. The graph is represented by the hash of its content."""
+    asked = {name: value for name, value in vars(options).items() if name != "start"}
+    return {"kind": kind, "graph": graph.fingerprint, "budget_bytes": budget_bytes, "solver": solver, **asked}
 
 
 @dataclass(frozen=True, eq=False)

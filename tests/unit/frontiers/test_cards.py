@@ -1,7 +1,4 @@
-"""Test which cards a step is said to fit.
-
-Only what is known and proved is said.
-"""
+"""Of cards that a step fits, only what is known and proved is said."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Test the trade-off curve.
-
-It is monotone and within its budgets; bounds are never above the exact optimum, baselines never below the
-curve.
-"""
+"""The trade-off curve is monotone, bounds never above the optimum, baselines never below the curve."""
 
 from __future__ import annotations
 

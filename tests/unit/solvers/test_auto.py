@@ -19,7 +19,8 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
-from tests.unit.solvers.test_local_search import Recorder, peak_of, plain_graph
+from tests.recorder import Recorder
+from tests.unit.solvers.test_local_search import peak_of, plain_graph
 
 
 def test_a_budget_below_one_ops_need_is_infeasible_at_once() -> None:

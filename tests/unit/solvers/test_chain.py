@@ -1,8 +1,4 @@
-"""Test the chain program on tiny, uniform and other graphs.
-
-It is compared with exact search on tiny chains, and with revolve on uniform ones. Graphs that are no chains
-are refused.
-"""
+"""The chain program against exact search on tiny chains, and against revolve on uniform ones."""
 
 from __future__ import annotations
 

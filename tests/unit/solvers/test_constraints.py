@@ -1,7 +1,4 @@
-"""Test constraints: their meaning, results' claims, wrong names.
-
-The meaning is compared with exact search.
-"""
+"""Constraints: their meaning, against exact search, results' claims, wrong names."""
 
 from __future__ import annotations
 
@@ -25,25 +22,17 @@ from checkmate.solvers.constraints import (
     run_once,
     start_for_constrained,
 )
-from checkmate.solvers.problem import Listener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from tests.graphs_strategies import random_constraints, tiny_graphs, training_chain
 from tests.oracles import least_budget, optimum
+from tests.recorder import Recorder
 
 BRIEF = SolveOptions(time_limit_s=0.4)
 
 
 def layered() -> Graph:
-    """Build three layers in a nested model, and their gradients."""
-    chain = training_chain(6)
-    groups = {
-        "0": "encoder/a",
-        "1": "encoder/a",
-        "2": "encoder/b",
-        "3": "block1_x",
-        "4": "block1_y",
-        "5": "head",
-    }
-    return replace(chain, ops=tuple(replace(op, group=groups[op.name[1:]]) for op in chain.ops))
+    chain, groups = training_chain(6), ["encoder/a", "encoder/a", "encoder/b", "block1_x", "block1_y", "head"]
+    return replace(chain, ops=tuple(replace(op, group=groups[int(op.name[1:])]) for op in chain.ops))
 
 
 def test_every_kind_clears_the_right_ops() -> None:
@@ -123,11 +112,6 @@ def test_json_and_back() -> None:
 
 
 def test_held_against_exact_search() -> None:
-    """Test that no result contradicts exact search.
-
-    It is never cheaper than the constrained optimum, no bound is above that, and the ops run once. INFEASIBLE
-    is only said where it holds.
-    """
     proved = infeasible = 0
     for seed, graph in enumerate(tiny_graphs()):
         constraints, once = random_constraints(Random(seed), graph)
@@ -214,13 +198,6 @@ def test_a_start_that_breaks_a_constraint_is_repaired() -> None:
 
 
 def test_bounds_are_told_with_the_constraints() -> None:
-    heard: list[tuple[str, ...]] = []
-
-    class Hearing(Listener):
-        def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-            heard.append(assumptions)
-
-    graph = training_chain(8)
-    constraints = Constraints(keep=("a4",))
-    planning.solve(graph, 60, options=BRIEF, constraints=constraints, listener=Hearing())
-    assert heard and set(heard) == {constraints.assumptions}
+    constraints, heard = Constraints(keep=("a4",)), Recorder()
+    planning.solve(training_chain(8), 60, options=BRIEF, constraints=constraints, listener=heard)
+    assert heard.bounds and heard.assumptions == {constraints.assumptions}

@@ -1,7 +1,4 @@
-"""Test retention intervals against exhaustive search.
-
-Their child process is tested too.
-"""
+"""Retention intervals against exhaustive search, and their child process."""
 
 from __future__ import annotations
 
@@ -31,6 +28,7 @@ from checkmate.solvers.engine import ENGINE_MESSAGES, EngineDone, EngineReady, E
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from tests.generated_graphs import training_chain, training_dag
 from tests.oracles import Order, optimum
+from tests.recorder import Recorder
 from tests.unit.solvers.test_tight import tiny_graphs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,10 +45,7 @@ def solve(graph: Graph, budget: int, *, copies: int = 4, seconds: float = 10.0) 
 
 
 def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
-    """Compare with the optimum; return if there was something to prove.
-
-    With as many copies as stages the model is exact, except for tangled take-overs.
-    """
+    """With as many copies as stages the model is exact, except for tangled take-overs."""
     result, best = solve(graph, budget), optimum(graph, budget, Order.STAGES)
     if best is None:
         assert result.schedule is None
@@ -114,28 +109,14 @@ def test_too_many_reads_are_refused_in_a_sentence() -> None:
     )
 
 
-class CancelAfterSeconds(Listener):
-    def __init__(self, seconds: float) -> None:
-        self._until = time.perf_counter() + seconds
-
-    def cancelled(self) -> bool:
-        return time.perf_counter() > self._until
-
-
 def test_cancelling_kills_the_child() -> None:
     graph = training_dag(5, 40)
     budget = int(planning.keep_everything_peak(graph) * 0.5)
-    problem, options = Problem(graph, budget), SolveOptions(time_limit_s=100, start=None)
-    listener = CancelAfterSeconds(2.0)
+    problem, options = Problem(graph, budget), SolveOptions(time_limit_s=100)
     begun = time.perf_counter()
-    result = IntervalSolver(3).solve(problem, options, listener)
+    result = IntervalSolver(3).solve(problem, options, Recorder(after_s=2.0))
     assert time.perf_counter() - begun < 30  # kernels may be compiled first
-    assert result.status in (
-        SolveStatus.CANCELLED,
-        SolveStatus.FEASIBLE,
-        SolveStatus.OPTIMAL,
-        SolveStatus.LIMIT,
-    )
+    assert result.status is not SolveStatus.INFEASIBLE
     assert not [
         child for child in psutil.Process().children() if "checkmate.solvers.cpsat.child" in child.cmdline()
     ]

@@ -1,7 +1,4 @@
-"""Test live solves: idle work fills the frontier and yields at once.
-
-Requests start from known schedules, and nothing ever becomes worse.
-"""
+"""Live solves: idle work fills the frontier and yields at once; nothing ever becomes worse."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
 
@@ -30,6 +27,7 @@ from checkmate.solvers.problem import Listener, SolveOptions
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
+from tests.recorder import Recorder, cancelled_recorder
 from tests.unit.solvers.test_local_search import peak_of
 
 LARGE = find_graph("unet-b8.graph")
@@ -43,6 +41,11 @@ def kernels() -> None:
     load_kernels()
 
 
+def require_checked(graph: Graph, point: FrontierPoint) -> None:
+    report = check(graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
+    assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+
+
 class FrontierRecorder(FrontierListener):
     """Check at once what the frontier reports: it may only improve."""
 
@@ -53,13 +56,11 @@ class FrontierRecorder(FrontierListener):
         self.baselines: list[FrontierPoint] = []
 
     def baseline(self, point: FrontierPoint) -> None:
-        report = check(self.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
-        assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+        require_checked(self.graph, point)
         self.baselines.append(point)
 
     def point(self, point: FrontierPoint) -> None:
-        report = check(self.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
-        assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+        require_checked(self.graph, point)
         assert not any(p.peak_bytes <= point.peak_bytes and p.cost <= point.cost for p in self.points), (
             "beaten before"
         )
@@ -68,29 +69,6 @@ class FrontierRecorder(FrontierListener):
     def bound(self, budget_bytes: int, lower_bound: float) -> None:
         assert not math.isnan(lower_bound)
         self.bounds.append((budget_bytes, lower_bound))
-
-
-class RecordingListener:
-    """Keep what is reported for a request; ``stop`` cancels it."""
-
-    def __init__(self, stop: bool = False) -> None:
-        self.costs: list[float] = []
-        self.plans: list[list[int]] = []
-        self.bounds: list[float] = []
-        self.stop = stop
-
-    def preparing(self, sentence: str) -> None:
-        """Ignore."""
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        self.plans.append(list(steps))
-        self.costs.append(cost)
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        self.bounds.append(lower_bound)
-
-    def cancelled(self) -> bool:
-        return self.stop
 
 
 def opened(graph: Graph, workers: int = 1) -> LiveSolver:
@@ -115,17 +93,12 @@ def work(live: LiveSolver, done: Callable[[], bool] = lambda: False) -> bool:
 
 
 def assert_sound(live: LiveSolver) -> None:
-    """Check the frontier's points and bounds.
-
-    Every point passes the check, costs fall as budgets rise, and no bound is above a schedule that it covers.
-    """
     frontier = live.frontier
     points = frontier.points
     assert [p.peak_bytes for p in points] == sorted({p.peak_bytes for p in points})
     assert [p.cost for p in points] == sorted({p.cost for p in points}, reverse=True)
     for point in points:
-        report = check(live.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
-        assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+        require_checked(live.graph, point)
         assert frontier.bound(point.peak_bytes) <= point.cost * (1 + 1e-9)
     budgets = range(0, peak_of(live.graph) + 2)
     costs = [math.inf if best is None else best.cost for best in map(frontier.best, budgets)]
@@ -167,16 +140,6 @@ def test_bounds_are_never_above_the_optimum_of_graphs_with_everything(seed: int)
             assert answer.lower_bound <= (math.inf if exact is None else exact.cost * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("graph", [training_chain(8), training_dag(5, 8)], ids=lambda graph: graph.name)
-def test_idle_work_fills_the_frontier(graph: Graph) -> None:
-    with opened(graph) as live:
-        work(live, lambda: len(live.frontier) > 2 and len(live.frontier.bounds) > 2)
-        assert len(live.frontier) > 2 and len(live.frontier.bounds) > 2
-        assert live.frontier.best(peak_of(graph)) is not None
-        assert live.frontier.best(peak_of(graph)).cost == graph.base_cost  # type: ignore[union-attr]
-        assert_sound(live)
-
-
 @pytest.fixture(scope="module")
 def large() -> Iterator[LiveSolver]:
     graph = read_graph(LARGE)
@@ -216,12 +179,6 @@ def test_a_long_solve_in_idle_time_is_interrupted_too(workers: int) -> None:
             assert time.monotonic() - end < 0.5
 
 
-def test_interrupted_work_is_done_later(large: LiveSolver) -> None:
-    for _ in range(3):
-        assert large.idle(lambda: True)
-    assert_points(large)
-
-
 def assert_points(live: LiveSolver) -> None:
     costs = [p.cost for p in live.frontier]
     assert costs == sorted(set(costs), reverse=True)
@@ -231,7 +188,7 @@ def assert_points(live: LiveSolver) -> None:
 def test_a_request_for_a_large_graph_starts_from_known_schedules(large: LiveSolver) -> None:
     budget = int(0.8 * peak_of(large.graph))
     before = large.frontier.answer(budget)
-    listener = RecordingListener()
+    listener = Recorder()
     result = large.solve(budget, SolveOptions(time_limit_s=0.5), listener)
     if before.point is not None:
         assert (
@@ -250,12 +207,12 @@ def test_a_known_budget_has_an_answer_at_least_as_good(workers: int) -> None:
     graph = training_chain(10)
     budget = peak_of(graph) * 2 // 3
     with opened(graph, workers) as live:
-        first = live.solve(budget, QUICK, RecordingListener())
+        first = live.solve(budget, QUICK, Recorder())
         assert first.cost is not None and first.peak_bytes is not None
         for asked in (budget, budget + 1, first.peak_bytes):
             known = live.frontier.answer(asked)
             assert known.point is not None and known.point.cost <= first.cost
-            listener = RecordingListener()
+            listener = Recorder()
             again = live.solve(asked, QUICK, listener)
             assert (listener.costs[0], listener.plans[0]) == (
                 known.point.cost,
@@ -269,29 +226,16 @@ def test_a_known_budget_has_an_answer_at_least_as_good(workers: int) -> None:
         assert_sound(live)
 
 
-def test_a_request_cancelled_at_once_still_has_the_known_schedule() -> None:
-    graph = training_chain(10)
-    budget = peak_of(graph) * 2 // 3
-    with opened(graph) as live:
-        known = live.solve(budget, QUICK, RecordingListener())
-        listener = RecordingListener(stop=True)
+@pytest.mark.parametrize(("layers", "budget"), [(10, 73), (6, 40)])
+def test_a_request_cancelled_at_once_still_has_the_known_schedule_and_proof(layers: int, budget: int) -> None:
+    with opened(training_chain(layers)) as live:
+        known = live.solve(budget, SolveOptions(time_limit_s=4.0), Recorder())
+        assert known.status is (SolveStatus.OPTIMAL if layers < 10 else known.status)
+        listener = cancelled_recorder()
         again = live.solve(budget, QUICK, listener)
         assert listener.costs[0] == again.cost == known.cost
-        assert again.lower_bound == known.lower_bound
+        assert (again.status, again.lower_bound) == (known.status, known.lower_bound)
         assert_sound(live)
-
-
-def test_a_proof_stays() -> None:
-    graph = training_chain(6)
-    with opened(graph) as live:
-        first = live.solve(40, SolveOptions(time_limit_s=4.0), RecordingListener())
-        assert first.status is SolveStatus.OPTIMAL
-        again = live.solve(40, QUICK, RecordingListener(stop=True))
-        assert (again.status, again.cost, again.lower_bound) == (
-            SolveStatus.OPTIMAL,
-            first.cost,
-            first.lower_bound,
-        )
 
 
 def test_a_budget_below_the_least_possible_is_infeasible_and_names_the_op() -> None:
@@ -299,7 +243,7 @@ def test_a_budget_below_the_least_possible_is_infeasible_and_names_the_op() -> N
     with opened(graph) as live:
         least = run_once_bound(graph)
         for budget in (0, least.bytes - 1):
-            listener = RecordingListener()
+            listener = Recorder()
             result = live.solve(budget, QUICK, listener)
             assert result.status is SolveStatus.INFEASIBLE and not listener.costs
             assert f"'{graph.ops[least.op].name}'" in result.message and "\n" not in result.message
@@ -308,10 +252,7 @@ def test_a_budget_below_the_least_possible_is_infeasible_and_names_the_op() -> N
 
 
 def two_that_meet() -> Graph:
-    """Build a graph with a value that must be held across a small op.
-
-    ``a`` is made once and read last, so it is held while ``c`` runs, which itself needs little.
-    """
+    """``a`` is made once and read last, so it is held while ``c`` runs, which itself needs little."""
     builder = GraphBuilder()
     first, second, third = (builder.value(name, 5) for name in ("first", "second", "third"))
     builder.op("a", [], [first], recomputable=False)
@@ -324,20 +265,9 @@ def two_that_meet() -> Graph:
 def test_a_value_held_across_an_op_makes_a_budget_infeasible() -> None:
     graph = two_that_meet()
     with opened(graph) as live:
-        result = live.solve(12, QUICK, RecordingListener())
+        result = live.solve(12, QUICK, Recorder())
         assert result.status is SolveStatus.INFEASIBLE
         assert "'c'" in result.message and "first" in result.message
-
-
-def test_proved_infeasibility_holds_for_smaller_budgets() -> None:
-    graph = training_dag(2, 3)
-    with opened(graph) as live:
-        budget = run_once_bound(graph).bytes - 1
-        assert optimum(graph, budget) is None
-        result = live.solve(budget, SolveOptions(time_limit_s=4.0), RecordingListener())
-        assert result.status is SolveStatus.INFEASIBLE
-        assert all(live.frontier.answer(b).infeasible for b in range(budget + 1))
-        assert live.frontier.infeasible_below == budget
 
 
 def test_nothing_needs_any_memory() -> None:
@@ -384,7 +314,7 @@ def test_a_prover_that_is_killed_between_requests_costs_nothing(medium: LiveSolv
     end = time.monotonic() + STALL_S
     while (medium._prover._hear() or medium._prover._talk) is not None and time.monotonic() < end:  # type: ignore[attr-defined]
         time.sleep(0.002)
-    result = medium.solve(peak_of(medium.graph) * 2 // 3, SolveOptions(time_limit_s=0.5), RecordingListener())
+    result = medium.solve(peak_of(medium.graph) * 2 // 3, SolveOptions(time_limit_s=0.5), Recorder())
     assert result.status.has_schedule
 
 

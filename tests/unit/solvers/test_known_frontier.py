@@ -1,7 +1,4 @@
-"""Test that the frontier only improves.
-
-It answers as if it looked at everything that it was given.
-"""
+"""The frontier only improves, and answers as if it looked at everything that it was given."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""Test the least memory within a cost against exact search.
-
-The search goes over all orders.
-"""
+"""The least memory within a cost against exact search over all orders."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -24,24 +20,9 @@ from checkmate.solvers.problem import Listener, SolveOptions
 from tests.generated_graphs import random_layered, training_dag
 from tests.graphs_strategies import random_constraints, random_graph, tiny_graphs, training_chain
 from tests.oracles import least_budget
+from tests.recorder import Recorder, cancelled_recorder
 
 BRIEF = SolveOptions(time_limit_s=0.4)
-
-
-class Recording(Listener):
-    """A listener that keeps what is reported."""
-
-    def __init__(self) -> None:
-        self.peaks: list[tuple[int, float]] = []
-        self.bounds: list[int] = []
-        self.assumptions: set[tuple[str, ...]] = set()
-
-    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
-        self.peaks.append((peak_bytes, cost))
-
-    def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
-        self.bounds.append(lower_bound_bytes)
-        self.assumptions.add(assumptions)
 
 
 def sound(graph: Graph, found: LeastMemory, truth: int) -> bool:
@@ -74,7 +55,7 @@ def test_with_constraints_held_against_exact_search() -> None:
     proofs = 0
     for seed, graph in enumerate(tiny_graphs(3)):
         constraints, once = random_constraints(Random(seed), graph)
-        heard = Recording()
+        heard = Recorder()
         found = planning.least_memory(
             graph, max_overhead=0.5, options=BRIEF, constraints=constraints, listener=heard
         )
@@ -120,7 +101,7 @@ def test_a_chain_with_more_and_more_to_spend() -> None:
 
 
 def test_reported_schedules_only_improve() -> None:
-    heard = Recording()
+    heard = Recorder()
     graph = training_chain(8)
     found = planning.least_memory(graph, max_overhead=0.3, options=BRIEF, listener=heard)
     assert heard.peaks[0] == (90, 16.0) and heard.peaks[-1] == (found.peak_bytes, found.result.cost)
@@ -131,7 +112,7 @@ def test_reported_schedules_only_improve() -> None:
 def test_a_start_is_taken() -> None:
     graph = training_chain(8)
     start = planning.solve(graph, 50, options=BRIEF).require_schedule()
-    heard = Recording()
+    heard = Recorder()
     planning.least_memory(graph, options=replace(BRIEF, start=start), listener=heard)
     assert heard.peaks[1][0] == 50
     for wrong in (Schedule.of(graph, [5, 4]), Schedule.of(graph, [0, 1])):  # an invalid schedule is ignored
@@ -145,27 +126,15 @@ def test_a_cost_below_computing_everything_once(overhead: float) -> None:
 
 
 def test_cancelled_at_once_it_returns_the_plain_step() -> None:
-    class Impatient(Listener):
-        def cancelled(self) -> bool:
-            return True
-
-    found = planning.least_memory(training_chain(8), listener=Impatient())
+    found = planning.least_memory(training_chain(8), listener=cancelled_recorder())
     assert found.cancelled and (found.peak_bytes, found.lower_bound_bytes, found.probes) == (90, 40, 0)
     assert not found.proved and found.result.status is SolveStatus.OPTIMAL  # the cheapest for its own peak
 
 
 def test_cancelled_soon() -> None:
-    class After(Listener):
-        stop_at = math.inf
-
-        def cancelled(self) -> bool:
-            return time.perf_counter() > self.stop_at
-
-    graph = random_layered(3, 120)
-    listener = After()
-    listener.stop_at = time.perf_counter() + 1.0
+    graph, listener = random_layered(3, 120), Recorder(after_s=1.0)
     planning.least_memory(graph, max_overhead=0.05, options=SolveOptions(time_limit_s=30), listener=listener)
-    assert time.perf_counter() < listener.stop_at + 0.5
+    assert time.perf_counter() < listener.until + 0.5
 
 
 def test_the_gap_is_of_the_memory() -> None:
@@ -204,7 +173,7 @@ def test_the_search_starts_from_known_schedules() -> None:
     known = Frontier(graph)
     known.add(first.schedule.steps.tolist(), solver="x")
     known.add_bound(first.lower_bound_bytes - 1, first.cost_cap * (1 + 1e-8))
-    bounds, heard = known.bounds, Recording()
+    bounds, heard = known.bounds, Recorder()
     again = least_memory(graph, 0.15, SolveOptions(time_limit_s=10.0), heard, known)
     assert again.proved and again.peak_bytes == first.peak_bytes and again.probes <= 1
     assert heard.bounds[-1] == first.peak_bytes and known.bounds == bounds

@@ -1,14 +1,10 @@
-"""Test local search: exact, repeatable, stoppable, good on tiny graphs.
-
-It is compared with the check, and with exact search.
-"""
+"""Local search: exact, repeatable, stoppable, good on tiny graphs."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -26,21 +22,7 @@ from checkmate.solvers.sequence.local_search import LocalSearchSolver, SequenceS
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
-
-
-class Recorder(Listener):
-    def __init__(self, graph: Graph, budget: int) -> None:
-        self.graph, self.budget = graph, budget
-        self.costs: list[float] = []
-        self.stop = threading.Event()
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        report = check(self.graph, steps, budget_bytes=self.budget)
-        assert report.ok and report.cost == pytest.approx(cost)
-        self.costs.append(cost)
-
-    def cancelled(self) -> bool:
-        return self.stop.is_set()
+from tests.recorder import Recorder, cancelled_recorder
 
 
 def peak_of(graph: Graph) -> int:
@@ -179,10 +161,6 @@ def test_a_budget_below_the_fixed_bytes_is_a_limit_not_a_claim() -> None:
 
 
 def test_cancelled_before_it_starts() -> None:
-    class Cancelled(Listener):
-        def cancelled(self) -> bool:
-            return True
-
     graph = training_chain(30)
-    result = GreedySolver().solve(Problem(graph, peak_of(graph) // 2), SolveOptions(), Cancelled())
+    result = GreedySolver().solve(Problem(graph, peak_of(graph) // 2), SolveOptions(), cancelled_recorder())
     assert result.status is SolveStatus.CANCELLED

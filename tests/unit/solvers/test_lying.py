@@ -1,7 +1,4 @@
-"""Test solvers and provers that lie.
-
-Nothing false is ever shown, and it is said who was wrong.
-"""
+"""Solvers and provers that lie: nothing false is ever shown, and it is said who was wrong."""
 
 from __future__ import annotations
 

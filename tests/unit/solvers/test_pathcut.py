@@ -1,7 +1,4 @@
-"""Test that path cuts never exceed the optimum over all orders.
-
-They often equal it, and never exceed the cost of a schedule that is found.
-"""
+"""Path cuts never exceed the optimum over all orders, and often equal it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Test the prover in its process: as good as the prover itself.
-
-It is never above the optimum, replaced when it dies, and gone when closed.
-"""
+"""The prover in its process: as good as the prover itself, replaced when it dies, gone when closed."""
 
 from __future__ import annotations
 
@@ -96,22 +93,13 @@ def test_the_bound_equals_that_of_the_prover_itself(
             assert (state.bound, state.cuts, state.programs) == (own.bound, own.cuts, own.rounds)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_never_above_the_optimum_from_a_process(seed: int, left_nothing: None) -> None:
-    graph = random_graph(Random(seed), most_ops=4)
-    with ProverProcess(graph) as prover:
-        for budget in budgets_of(graph):
-            exact = optimum(graph, budget)
-            prover.prove(budget, seconds=STALL_S)
-            assert outcome(prover).bound <= (math.inf if exact is None else exact.cost * (1 + 1e-9))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_never_above_the_optimum_from_a_thread(seed: int, left_nothing: None) -> None:
-    random = Random(500 + seed)
-    for _ in range(10):
-        graph = random_graph(random, most_ops=4)
-        with ProverThread(graph) as prover:
+@pytest.mark.parametrize(("kind", "graphs"), zip(KINDS, (3, 40), strict=True), ids=["process", "thread"])
+def test_never_above_the_optimum(
+    kind: Callable[[Graph], BackgroundProver], graphs: int, left_nothing: None
+) -> None:
+    for seed in range(graphs):
+        graph = random_graph(Random(seed), most_ops=4)
+        with kind(graph) as prover:
             for budget in budgets_of(graph):
                 exact = optimum(graph, budget)
                 prover.prove(budget, seconds=STALL_S)

@@ -1,7 +1,4 @@
-"""Test the runs of a local search and its kicks.
-
-They give schedules only, and the same ones for the same seed.
-"""
+"""The runs of a local search and its kicks give schedules only, and the same ones for the same seed."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ from checkmate.ir.arrays import Steps
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never
-from checkmate.solvers.problem import Listener
-from checkmate.solvers.sequence.kernel_arrays import WEIGHT, build_model
+from checkmate.solvers.sequence.kernel_arrays import COST, HELD, LIVE, WEIGHT, build_model, steps_of
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.restarts import (
     CostedSteps,
@@ -125,8 +121,6 @@ def test_lubys_numbers() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -> None:
-    from checkmate.solvers.sequence.kernel_arrays import COST, LIVE, steps_of
-
     random = Random(seed)
     changed = 0
     for _ in range(10):
@@ -148,8 +142,6 @@ def test_a_kicked_sequence_is_a_schedule_whose_live_bytes_are_exact(seed: int) -
 
 
 def test_a_kick_removes_a_recomputation_and_the_ops_that_only_it_needed() -> None:
-    from checkmate.solvers.sequence.kernel_arrays import steps_of
-
     graph = training_chain(4)
     plain = plain_of(graph)
     last = graph.n - 1
@@ -167,8 +159,6 @@ def test_a_kick_does_not_recompute_the_same_value_again(seed: int) -> None:
 
     It drops x or y while z is live, and x is the cheaper one to make again.
     """
-    from checkmate.solvers.sequence.kernel_arrays import HELD, steps_of
-
     builder = GraphBuilder("choice")
     x, y, z = builder.value("x", 4), builder.value("y", 4), builder.value("z", 4)
     builder.op("x", [], [x], cost=1.0)
@@ -200,19 +190,6 @@ def test_random_moves_pick_large_values_and_costly_ops_more_often() -> None:
         assert build_model(alike.build()).model.price[WEIGHT].tolist() == [1.0, 1.0, 1.0]
 
 
-def test_the_same_seed_finds_the_same() -> None:
-    graph = training_chain(8)
-    peak = simulate(graph, Schedule.plain(graph)).peak_bytes
-    ends = []
-    for _ in range(2):
-        found = SequenceSearch(graph, build_model(graph), int(0.6 * peak), plain_of(graph), seed=3)
-        found.run(Listener(), until=math.inf, goal=graph.base_cost, moves=150_000)
-        assert found.best is not None
-        ends.append((found.moves, found.cost, found.best.tolist()))
-    assert ends[0] == ends[1]
-    assert simulate(graph, Schedule.of(graph, ends[0][2])).cost == ends[0][1]
-
-
 MOVES = 100_000
 
 
@@ -221,23 +198,15 @@ def over(graph: Graph, steps: Steps, budget: int) -> float:
     return float(np.maximum(live - budget, 0).sum())
 
 
-def test_each_op_runs_once_and_far_less_is_over_the_budget() -> None:
+def test_each_op_runs_once_and_far_less_is_over_the_budget_for_each_seed() -> None:
     graph = random_layered(3, 150)
     budget = int(0.7 * peak_of(graph))
-    steps = order_first(graph, budget, moves=MOVES, seed=1, cancelled=never)
-    assert steps is not None
-    assert sorted(steps.tolist()) == list(range(graph.n))
-    assert check(graph, steps.tolist(), budget_bytes=2 * peak_of(graph)).ok
-    assert over(graph, steps, budget) <= 0.5 * over(graph, np.arange(graph.n, dtype=np.int32), budget)
-
-
-def test_the_same_seed_gives_the_same_order() -> None:
-    graph = random_layered(3, 150)
-    budget = int(0.7 * peak_of(graph))
-    one, two = (order_first(graph, budget, moves=MOVES, seed=4, cancelled=never) for _ in range(2))
-    assert one is not None
-    assert two is not None
-    assert one.tolist() == two.tolist()
+    for seed in (1, 4):
+        steps, same = (order_first(graph, budget, moves=MOVES, seed=seed, cancelled=never) for _ in range(2))
+        assert steps is not None and same is not None and steps.tolist() == same.tolist()
+        assert sorted(steps.tolist()) == list(range(graph.n))
+        assert check(graph, steps.tolist(), budget_bytes=2 * peak_of(graph)).ok
+        assert over(graph, steps, budget) <= 0.5 * over(graph, plain_of(graph), budget)
 
 
 def test_an_order_that_fits_is_returned_at_once() -> None:

@@ -1,7 +1,4 @@
-"""Test path-cut programs in whole numbers: never above the optimum.
-
-CP-SAT solves them in a process of its own, which ends with the prover.
-"""
+"""Path-cut programs in whole numbers, which CP-SAT solves in a process that ends with the prover."""
 
 from __future__ import annotations
 

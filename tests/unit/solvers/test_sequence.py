@@ -1,7 +1,4 @@
-"""Test that a sequence's memory equals the simulation's.
-
-It is compared after every change, on graphs with everything that memory depends on.
-"""
+"""A sequence's memory equals the simulation's after every change."""
 
 from __future__ import annotations
 

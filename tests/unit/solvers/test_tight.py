@@ -1,13 +1,10 @@
-"""Test the tight program against exhaustive search.
-
-Its limits and its news are tested too.
-"""
+"""The tight program against exhaustive search, its limits and its news."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 
 import numpy as np
@@ -25,20 +22,17 @@ from checkmate.solvers.highs import silent_highs
 from checkmate.solvers.milp.paper_model import assumptions_of
 from checkmate.solvers.milp.pulp_engine import _highs_outcome
 from checkmate.solvers.milp.tight_model import model_size, tight_model
-from checkmate.solvers.problem import Listener, SolveOptions
+from checkmate.solvers.problem import SolveOptions
 from checkmate.solvers.retention import retained_into_stages, steps_from_stages, without_useless
 from tests.generated_graphs import random_dag, training_chain, training_dag
 from tests.graphs_strategies import random_graph, random_steps
 from tests.oracles import Order, optimum
+from tests.recorder import Recorder
 
 PLAIN = ("given order", "the paper's stages")
 
 
 def budgets(graph: Graph) -> list[int]:
-    """Return the tightest budget, the next, a middle one, and the largest.
-
-    The largest is one byte short of keeping everything.
-    """
     low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     return sorted({low, low + 1, (low + high) // 2, max(low, high - 1)})
 
@@ -63,10 +57,7 @@ def solve(graph: Graph, budget: int, **options: object) -> SolveResult:
 
 
 def hold_against_the_optimum(graph: Graph, budget: int) -> bool:
-    """Compare with the optimum; return if there was something to prove.
-
-    The result is the optimum if the model is exact, and never below it elsewhere.
-    """
+    """Compare with the optimum; return if there was something to prove."""
     result, best = solve(graph, budget), optimum(graph, budget, Order.STAGES)
     exact = assumptions_of(graph, recompute_gradients=True) == PLAIN
     if best is None:
@@ -122,10 +113,7 @@ def test_an_op_may_take_over_fewer_inputs_than_die() -> None:
 
 
 def test_schedules_in_the_given_order_are_solutions() -> None:
-    """Test that R and S satisfy the rows and give the same steps back.
-
-    Only rows without fractional columns are tested.
-    """
+    """R and S satisfy the rows without fractional columns, and give the same steps back."""
     random, seen = Random(7), 0
     for _ in range(250):
         graph = random_graph(random, most_ops=6)
@@ -160,7 +148,7 @@ def test_a_start_is_taken_and_reported_first() -> None:
     graph = training_chain(12)
     budget = (working_set_bound(graph).bytes + planning.keep_everything_peak(graph)) // 2
     start = planning.solve(graph, budget, solver="chen-sqrt-ap").require_schedule()
-    listener = RecordingListener()
+    listener = Recorder()
     options = SolveOptions(time_limit_s=20, start=start)
     result = planning.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
     assert result.status is SolveStatus.OPTIMAL and result.cost == listener.costs[-1]
@@ -196,31 +184,11 @@ def test_a_cancelled_solve_ends_long_before_its_time() -> None:
     graph = training_dag(5, 60)
     budget = int(planning.keep_everything_peak(graph) * 0.5)
     start = planning.solve(graph, budget, solver="greedy").schedule
-    listener = RecordingListener(after_s=0.5)
+    listener = Recorder(after_s=0.5)
     begun = time.perf_counter()
     options = SolveOptions(time_limit_s=300, start=start)
     planning.solve(graph, budget, solver="tight-milp", options=options, listener=listener)
     assert time.perf_counter() - begun < 30.0  # a generous stall, of 300 s
-
-
-class RecordingListener(Listener):
-    """A listener that keeps what is reported; it cancels after a while."""
-
-    def __init__(self, after_s: float = 1e9) -> None:
-        self._until = time.perf_counter() + after_s
-        self.costs: list[float] = []
-        self.bounds: list[float] = []
-        self.assumptions: set[tuple[str, ...]] = set()
-
-    def incumbent(self, steps: Sequence[int], cost: float) -> None:
-        self.costs.append(cost)
-
-    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
-        self.bounds.append(lower_bound)
-        self.assumptions.add(assumptions)
-
-    def cancelled(self) -> bool:
-        return time.perf_counter() > self._until
 
 
 def test_a_new_highs_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:

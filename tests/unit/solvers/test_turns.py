@@ -20,7 +20,8 @@ from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.restarts import CostedSteps
 from tests.generated_graphs import random_layered
-from tests.unit.solvers.test_local_search import Recorder, peak_of
+from tests.recorder import Recorder
+from tests.unit.solvers.test_local_search import peak_of
 
 STALL_S = 20.0
 

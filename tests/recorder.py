@@ -1,0 +1,52 @@
+"""A listener that keeps what a solve reports."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from checkmate.ir import Graph
+from checkmate.memory.check import check
+from checkmate.solvers.problem import Listener
+
+
+class Recorder(Listener):
+    """Every schedule is checked if there is a ``graph``. ``stop`` cancels, and so do ``after_s`` seconds."""
+
+    def __init__(self, graph: Graph | None = None, budget: int = 0, *, after_s: float = math.inf) -> None:
+        self.graph, self.budget = graph, budget
+        self.until = time.perf_counter() + after_s
+        self.stop = threading.Event()
+        self.plans: list[list[int]] = []
+        self.costs: list[float] = []
+        self.peaks: list[tuple[int, float]] = []
+        self.bounds: list[float] = []
+        self.assumptions: set[tuple[str, ...]] = set()
+
+    def incumbent(self, steps: Sequence[int], cost: float) -> None:
+        if self.graph is not None:
+            report = check(self.graph, steps, budget_bytes=self.budget)
+            assert report.ok and report.cost == pytest.approx(cost)
+        self.plans.append(list(steps))
+        self.costs.append(cost)
+
+    def bound(self, lower_bound: float, assumptions: tuple[str, ...]) -> None:
+        self.bounds.append(lower_bound)
+        self.assumptions.add(assumptions)
+
+    def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
+        self.peaks.append((peak_bytes, cost))
+
+    bound_bytes = bound
+
+    def cancelled(self) -> bool:
+        return self.stop.is_set() or time.perf_counter() > self.until
+
+
+def cancelled_recorder() -> Recorder:
+    """Return one that cancels at once."""
+    return Recorder(after_s=-1.0)
