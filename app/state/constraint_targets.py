@@ -48,11 +48,11 @@ def op_target(graph: Graph, op: int, title: str) -> ConstraintTarget:
     return ConstraintTarget(title, entry.name, tuple(graph.values[value].name for value in entry.outputs))
 
 
-def layer_target(graph: Graph, ops: Iterable[int], title: str = "") -> ConstraintTarget | None:
+def layer_target(graph: Graph, ops: Iterable[int]) -> ConstraintTarget | None:
     layers = tuple(dict.fromkeys(graph.ops[op].group for op in ops if graph.ops[op].group))
     if not layers:
         return None
-    return ConstraintTarget(title or f"layer {layers[0]}", layers=layers)
+    return ConstraintTarget(f"layer {layers[0]}", layers=layers)
 
 
 def is_set(constraints: Constraints, kind: ConstraintKind, target: ConstraintTarget) -> bool:

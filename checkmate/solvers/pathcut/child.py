@@ -67,8 +67,7 @@ class ProverServer(Server):
         self.channel.send(ProofBegun(asked.job))
         try:
             sender.bound(prover.bound)
-            rounds = None if asked.rounds is None else prover.rounds + asked.rounds
-            prover.run(sender, until=time.perf_counter() + asked.seconds, rounds=rounds)
+            prover.run(sender, until=time.perf_counter() + asked.seconds)
             sender.bound(prover.bound)
         except Exception as failure:  # the edge of this process
             error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"

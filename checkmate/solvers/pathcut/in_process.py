@@ -43,11 +43,10 @@ class PickledGraph(Message):
 
 
 class Prove(NewestJob):
-    """Prove a bound for a budget. ``rounds``: programs to solve at most; None: as there is time for."""
+    """Prove a bound for a budget."""
 
     budget_bytes: int
     seconds: float
-    rounds: int | None
     workers: int
 
 
@@ -128,10 +127,8 @@ class BackgroundProver(ABC):
         """Get ready, so that it is warm when it is asked."""
 
     @abstractmethod
-    def prove(
-        self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
-    ) -> None:
-        """Prove a bound, in at most ``rounds``; a job for another budget ends, one for this goes on."""
+    def prove(self, budget_bytes: int, *, seconds: float, workers: int = 1) -> None:
+        """Prove a bound; a job for another budget ends, one for this goes on where it was."""
 
     @abstractmethod
     def offer(self, steps: Steps) -> None:
@@ -172,15 +169,13 @@ class ProverProcess(BackgroundProver):
         self._state = ProverState(graph.base_cost, 0, 0, over=True)
         self._failure: CheckmateError | None = None
 
-    def prove(
-        self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
-    ) -> None:
+    def prove(self, budget_bytes: int, *, seconds: float, workers: int = 1) -> None:
         self._hear()
         self._job += 1
         self._failure = None  # the failure of an earlier job
         self._state = ProverState(self.graph.base_cost, 0, 0, over=False)
         self.schedules.clear()
-        self._task = Prove(self._job, budget_bytes, seconds, rounds, workers)
+        self._task = Prove(self._job, budget_bytes, seconds, workers)
         self._asked = time.monotonic()
         self._started().send(self._task)
 

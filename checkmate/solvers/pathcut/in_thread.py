@@ -30,25 +30,24 @@ class ProverThread(BackgroundProver):
     def start(self) -> None:
         """Nothing has to start."""
 
-    def prove(
-        self, budget_bytes: int, *, seconds: float, rounds: int | None = None, workers: int = 1
-    ) -> None:
+    def prove(self, budget_bytes: int, *, seconds: float, workers: int = 1) -> None:
         self.stop()
         if self._prover is None or self._prover.budget_bytes != budget_bytes:
             self._prover = Prover(self.graph, budget_bytes, workers=workers, reach=self.reach)
         self._stopping = threading.Event()
         self.known_steps, self._failure = None, None
         self.schedules.clear()
-        until = time.perf_counter() + seconds
-        most = None if rounds is None else self._prover.rounds + rounds
         self._thread = threading.Thread(
-            target=self._run, args=(self._prover, self._stopping, until, most), daemon=True, name="prover"
+            target=self._run,
+            args=(self._prover, self._stopping, time.perf_counter() + seconds),
+            daemon=True,
+            name="prover",
         )
         self._thread.start()
 
-    def _run(self, prover: Prover, stopping: threading.Event, until: float, rounds: int | None) -> None:
+    def _run(self, prover: Prover, stopping: threading.Event, until: float) -> None:
         try:
-            prover.run(_ThreadListener(self, stopping), until=until, rounds=rounds)
+            prover.run(_ThreadListener(self, stopping), until=until)
         except Exception as error:  # the edge of this thread: ``state`` raises it again
             self._failure = SolverCrashedError(
                 f"the prover failed: {type(error).__name__}: {str(error)[:300]}"
