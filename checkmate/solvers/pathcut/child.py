@@ -71,7 +71,7 @@ class ProverServer(Server):
             sender.bound(prover.bound)
         except Exception as failure:  # the edge of this process
             error = f"the prover failed: {type(failure).__name__}: {str(failure)[:300]}"
-        return ProofEnded(asked.job, error, prover.cuts, prover.rounds)
+        return ProofEnded(asked.job, error)
 
     def known(self, job: int) -> Steps | None:
         return self._known.get(job)

@@ -84,8 +84,6 @@ class ProofEnded(Message):
 
     job: int
     error: str
-    cuts: int
-    programs: int
 
 
 PROVER_MESSAGES = MessageTable.of(sys.modules[__name__])
@@ -248,7 +246,7 @@ class ProverProcess(BackgroundProver):
             case ProofEnded():
                 self._busy_with = 0
                 if message.job == self._job:
-                    self._state = ProverState(self._state.bound, message.cuts, message.programs, over=True)
+                    self._state = replace(self._state, over=True)
                     self._failure = WorkerDiedError(message.error) if message.error else None
 
     def _take_schedule(self, steps: bytes) -> None:
