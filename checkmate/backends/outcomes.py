@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from checkmate.ir.graph import CostUnit, Graph
+
 # A gradient that is zero on paper (a bias before BatchNorm) is rounding noise. Its error is relative to this
 # share of the norm of all gradients; else it would always look like 100 %.
 _NEGLIGIBLE = 1e-4
@@ -94,6 +96,24 @@ def compared(reference: Outcome, again: Outcome, found: Outcome) -> dict[str, An
         "plain_rerun_relative_error": difference(again, reference).worst,
         "overall_relative_error": apart.overall,
         "loss": {"plain": reference.loss, "optimized": found.loss},
+    }
+
+
+def reported_seconds(
+    graph: Graph, cost: float, measured: float | None, plain_measured: float | None
+) -> dict[str, float | None]:
+    """Return the seconds of a scheduled step of ``cost`` and of the plain step, predicted and measured.
+
+    ``predicted_today`` is scaled by how long the plain step takes now.
+    """
+    in_seconds = graph.cost_unit is CostUnit.SECONDS
+    scaled = in_seconds and plain_measured and graph.base_cost
+    return {
+        "predicted": cost if in_seconds else None,
+        "predicted_today": cost * (plain_measured or 0.0) / graph.base_cost if scaled else None,
+        "measured": measured,
+        "plain_predicted": graph.base_cost if in_seconds else None,
+        "plain_measured": plain_measured,
     }
 
 

@@ -135,9 +135,9 @@ class MeteredStep(PlannedStep):
     def replica(self) -> Replica: ...
 
     @property
-    @abstractmethod
     def allocated_per_requested(self) -> float:
-        """The bytes that the meter shows for each requested one, as far as is known."""
+        """The bytes that the meter shows for each requested one, as profiled; 1 where that is not known."""
+        return float(self.graph.origin.profile.get("allocated_per_requested", 1.0))
 
     @abstractmethod
     def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Fitted:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from checkmate.errors import UsageError
 from checkmate.ir.graph import Graph
@@ -51,14 +49,6 @@ class PlanRequest:
     store: PlanStore | None = None
     wait: bool = True
     target: Target | None = None
-
-    @property
-    def decides(self) -> Mapping[str, Any]:
-        """What decides a plan beside the step and the budget, as JSON has it."""
-        options = self.solver.options
-        facts = {each.name: getattr(options, each.name) for each in fields(options)}
-        start = None if options.start is None else options.start.steps.tolist()
-        return {"solver": self.solver.name, "on_miss": self.on_miss.value, **facts, "start": start}
 
     def tell(self, sentence: str) -> None:
         if not self.quiet:

@@ -132,11 +132,14 @@ def name_of(step: LiveStep, request: PlanRequest) -> str:
     with other versions or on another device can be told of. What others hold of the device, and the limit of
     a share, are numbers that what is kept is held against.
     """
-    graph, budget = step.graph, request.budget
+    graph, budget, options = step.graph, request.budget, request.solver.options
+    chosen = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    start = None if options.start is None else options.start.steps.tolist()
+    chosen |= {"solver": request.solver.name, "on_miss": request.on_miss.value, "start": start}
     wanted = {
         "layout": _LAYOUT,
         "budget": [budget.bytes_, budget.share],
-        "wanted": dict(request.decides),
+        "wanted": chosen,
         "step": [dict(graph.fixed), step.distributed],
         "arguments": [[spec.shape.as_list(), spec.dtype.name] for spec in step.layout.specs],
     }

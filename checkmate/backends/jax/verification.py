@@ -8,7 +8,7 @@ from checkmate.backends.jax.device import device_here
 from checkmate.backends.jax.exported import JaxExport, versions
 from checkmate.backends.jax.models.compare import Compared
 from checkmate.backends.jax.report import JaxReport
-from checkmate.backends.outcomes import Difference
+from checkmate.backends.outcomes import Difference, reported_seconds
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, VerificationReport
 from checkmate.ir.schedule import Schedule
@@ -33,7 +33,7 @@ def verification_report(
     Peaks are XLA's, of compiled steps: none is measured. Seconds are measured, and predicted by counted
     costs.
     """
-    schedule = result.require_schedule()
+    schedule, (before, after) = result.require_schedule(), compared.seconds
     return VerificationReport(
         model=request.shown,
         device=device_here().name,
@@ -42,7 +42,7 @@ def verification_report(
         gradients=_results(graph, compared),
         loss={"plain": compared.losses[0], "optimized": compared.losses[1]},
         peak_bytes=_peaks(graph, schedule, told, exported),
-        seconds=_seconds(graph, schedule, compared),
+        seconds=reported_seconds(graph, float(simulate(graph, schedule).cost), after, before),
         recomputations=schedule.recomputations,
         steps=len(schedule.steps),
         problems=tuple(_problems(told, compared, exported)),
@@ -68,18 +68,6 @@ def _peaks(
         "plain_predicted": told.plain.whole,
         "plain_predicted_requested": simulate(graph, Schedule.plain(graph)).peak_bytes,
         "reloaded_predicted": None if exported is None else exported.reloaded.whole,
-    }
-
-
-def _seconds(graph: Graph, schedule: Schedule, compared: Compared) -> dict[str, float | None]:
-    before, after = compared.seconds
-    cost = float(simulate(graph, schedule).cost)
-    return {
-        "predicted": cost,
-        "predicted_today": cost * before / graph.base_cost if before and graph.base_cost else None,
-        "measured": after,
-        "plain_predicted": graph.base_cost,
-        "plain_measured": before,
     }
 
 

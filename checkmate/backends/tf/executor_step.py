@@ -18,7 +18,7 @@ from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.plain import Plain, measure_plain
 from checkmate.backends.tf.tasks import expect_tasks
 from checkmate.backends.tf.tf_step import TfStep, TracedStep
-from checkmate.backends.tf.verification_report import Measurements, allocated_per_requested
+from checkmate.backends.tf.verification_report import Measurements
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import Graph
@@ -58,10 +58,6 @@ class ExecutorStep(TfStep, MeteredStep):
     @property
     def plain_bytes(self) -> int:
         return self.plain.peak_bytes
-
-    @property
-    def allocated_per_requested(self) -> float:
-        return allocated_per_requested(self.graph)
 
     def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
         return predicted_share_note(budget, allowed, self.plain)

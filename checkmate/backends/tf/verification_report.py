@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from checkmate.backends.outcomes import reported_seconds
 from checkmate.backends.tf.comparing import GRADIENTS, Compared
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.plain import Plain
-from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir.graph import Graph
 from checkmate.ir.result import VerificationReport
 from checkmate.ir.schedule import Schedule
 from checkmate.ir.timeline import Timeline
@@ -81,7 +82,12 @@ def verification_report(
         gradients=_gradients(compared),
         loss=_loss(compared, measured),
         peak_bytes=_peaks(graph, timeline, found),
-        seconds=_seconds(graph, timeline, found),
+        seconds=reported_seconds(
+            graph,
+            timeline.cost,
+            measured.seconds,
+            None if plain.measured is None else plain.measured.seconds,
+        ),
         recomputations=schedule.recomputations,
         steps=len(schedule.steps),
         problems=tuple(_problems(budget_bytes, found)),
@@ -108,21 +114,6 @@ def _peaks(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, i
         "plain_measured": None if seen is None else seen.first_peak_bytes,
         "plain_measured_requested": None if seen is None else seen.requested_peak_bytes,
         "reloaded_measured": found.reloaded_peak,
-    }
-
-
-def _seconds(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, float | None]:
-    in_seconds = graph.cost_unit is CostUnit.SECONDS
-    seen = found.plain.measured
-    today = None
-    if in_seconds and seen:  # scaled by how long the plain step takes now
-        today = timeline.cost * (seen.seconds / graph.base_cost if graph.base_cost > 0 else 1.0)
-    return {
-        "predicted": timeline.cost if in_seconds else None,
-        "predicted_today": today,
-        "measured": found.measured.seconds,
-        "plain_predicted": graph.base_cost if in_seconds else None,
-        "plain_measured": None if seen is None else seen.seconds,
     }
 
 
