@@ -7,6 +7,12 @@ import tensorflow as tf
 from keras import layers
 
 
+def _regression(inputs, outputs, name):
+    model = keras.Model(inputs, outputs, name=name)
+    model.compile("adam", "mean_squared_error")
+    return model
+
+
 def convnet():
     inputs = keras.Input((64, 64, 3))
     x = inputs
@@ -38,9 +44,7 @@ def recurrent():
     inputs = keras.Input((32, 64))
     x = layers.LSTM(128, return_sequences=True)(inputs)
     x = layers.GRU(64)(x)
-    model = keras.Model(inputs, layers.Dense(1)(x), name="recurrent")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Dense(1)(x), "recurrent")
 
 
 class AddingCell(layers.Layer):
@@ -62,9 +66,7 @@ def bidirectional():
     inputs = keras.Input((32, 64))
     x = layers.Bidirectional(layers.LSTM(64, return_sequences=True))(inputs)
     x = layers.RNN(AddingCell(), return_sequences=True)(layers.Dense(128)(x))
-    model = keras.Model(inputs, layers.Dense(1)(x), name="bidirectional")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Dense(1)(x), "bidirectional")
 
 
 class OwnLoop(layers.Layer):
@@ -92,17 +94,13 @@ class OwnLoop(layers.Layer):
 
 def own_loop():
     inputs = keras.Input((32, 64))
-    model = keras.Model(inputs, layers.Dense(1)(OwnLoop()(inputs)), name="own_loop")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Dense(1)(OwnLoop()(inputs)), "own_loop")
 
 
 def ends_in_loop():
     """Return a model whose output is what a loop returns."""
     inputs = keras.Input((32, 64))
-    model = keras.Model(inputs, OwnLoop()(inputs), name="ends_in_loop")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, OwnLoop()(inputs), "ends_in_loop")
 
 
 class EndsEarly(layers.Layer):
@@ -121,9 +119,7 @@ class EndsEarly(layers.Layer):
 
 def early_end():
     inputs = keras.Input((128,))
-    model = keras.Model(inputs, layers.Dense(1)(EndsEarly()(inputs)), name="early_end")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Dense(1)(EndsEarly()(inputs)), "early_end")
 
 
 class LoopInLoop(layers.Layer):
@@ -144,9 +140,7 @@ class LoopInLoop(layers.Layer):
 
 def nested_loop():
     inputs = keras.Input((128,))
-    model = keras.Model(inputs, layers.Dense(1)(LoopInLoop()(inputs)), name="nested_loop")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Dense(1)(LoopInLoop()(inputs)), "nested_loop")
 
 
 class NoisyLoop(layers.Layer):
@@ -164,33 +158,25 @@ class NoisyLoop(layers.Layer):
 
 def noisy_loop():
     inputs = keras.Input((128,))
-    model = keras.Model(inputs, layers.Dense(1)(NoisyLoop()(inputs)), name="noisy_loop")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Dense(1)(NoisyLoop()(inputs)), "noisy_loop")
 
 
 def unrolled():
     inputs = keras.Input((8, 64))
-    model = keras.Model(inputs, layers.Dense(1)(layers.LSTM(128, unroll=True)(inputs)), name="unrolled")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Dense(1)(layers.LSTM(128, unroll=True)(inputs)), "unrolled")
 
 
 def dropout_loop():
     inputs = keras.Input((32, 64))
     x = layers.LSTM(64, dropout=0.2, recurrent_dropout=0.2, seed=3, return_sequences=True)(inputs)
-    model = keras.Model(inputs, layers.Dense(1)(x), name="dropout_loop")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Dense(1)(x), "dropout_loop")
 
 
 def conv_recurrent():
     inputs = keras.Input((8, 16, 16, 4))
     x = layers.ConvLSTM2D(8, 3, padding="same", return_sequences=True)(inputs)
     x = layers.ConvLSTM2D(8, 3, padding="same")(x)
-    model = keras.Model(inputs, layers.Conv2D(1, 1)(x), name="conv_recurrent")
-    model.compile("adam", "mean_squared_error")
-    return model
+    return _regression(inputs, layers.Conv2D(1, 1)(x), "conv_recurrent")
 
 
 def two_heads():

@@ -234,7 +234,11 @@ class _Classifier:
         ops, phases = self._traced.ops, self._traced.phases
         heavy = (i for i, kind in enumerate(self._kinds) if kind is OpKind.HEAVY)
         over = {i for i in heavy if takes_over_inputs(ops[i], self._kernels)}
-        updates = over_variables(ops, phases, self._index, self._needed, over)
+        search = _WrittenOver(ops, phases, self._index, self._needed, over)
+        assigns = (
+            i for i, op in enumerate(ops) if op.type == "AssignVariableOp" and phases[i] is Phase.UPDATE
+        )
+        updates = (update for assign in assigns if (update := search.update_of(assign)) is not None)
         found = tuple(update for update in updates if self._bytes[update.ops[-1], 0] >= LIGHT_BYTES)
         plain_bytes = {(i, 0): self._bytes[i, 0] for update in found for i in update.ops}
         return Structure(
@@ -324,22 +328,10 @@ class OverVariable:
     assign: int
 
 
-def over_variables(
-    ops: Sequence[tf.Operation],
-    phases: Sequence[Phase],
-    index: Mapping[str, int],
-    needed: Collection[str],
-    written_over: Collection[int],
-) -> tuple[OverVariable, ...]:
-    """Return the updates among ``ops`` that need no buffer of their own. ``written_over``: ops that write
-    over an input."""
-    search = _WrittenOver(ops, phases, index, needed, written_over)
-    assigns = (i for i, op in enumerate(ops) if op.type == "AssignVariableOp" and phases[i] is Phase.UPDATE)
-    return tuple(found for assign in assigns if (found := search.update_of(assign)) is not None)
-
-
 @dataclass(frozen=True, eq=False)
 class _WrittenOver:
+    """Finds the updates that need no buffer of their own. ``written_over``: ops that write over an input."""
+
     ops: Sequence[tf.Operation]
     phases: Sequence[Phase]
     index: Mapping[str, int]
