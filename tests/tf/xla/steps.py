@@ -50,6 +50,17 @@ def solved(name: str, share: float, policy: str = "float32") -> Schedule:
     return found
 
 
+def emitted_ops(step: KerasStep, schedule: Schedule, **options: Any) -> list[tf.Operation]:
+    emitted = tied_step(step.folded, schedule, **options)
+    body = tf.function(lambda *given: emitted(*given).loss, autograph=False)
+    made: list[tf.Operation] = body.get_concrete_function(*step.layout.specs).graph.get_operations()
+    return made
+
+
+def emitted_types(step: KerasStep, schedule: Schedule, **options: Any) -> list[str]:
+    return [op.type for op in emitted_ops(step, schedule, **options)]
+
+
 def temp_bytes(step: KerasStep, schedule: Schedule, **options: Any) -> int:
     """Return the temporaries of a schedule, as XLA compiles it."""
     emitted = tied_step(step.folded, schedule, **options)

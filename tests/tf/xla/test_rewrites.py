@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.xla.cpu_help import Ties, added_late, can_add_late, pooling_slope, windows_of
-from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.ir.schedule import Schedule
 from tests.tf.xla.networks import NETWORKS
+from tests.tf.xla.steps import emitted_types
 
 
 @pytest.mark.heavy
@@ -46,14 +46,8 @@ def test_late_sums_have_the_bits_of_sums_by_segments(data: Any) -> None:
 def test_zeros_of_an_embedding_are_made_of_slopes_where_it_is_compiled(compiled: bool) -> None:
     model, batch = NETWORKS["transformer"](optimizer=keras.optimizers.SGD(0.01, momentum=0.9))
     step = live_step(model, flatten(batch)[0])
-    emitted = tied_step(step.folded, Schedule.plain(step.graph), compiled=compiled)
-    body = tf.function(lambda *given: emitted(*given).loss, autograph=False)
-    made = body.get_concrete_function(*step.layout.specs).graph.get_operations()
-    count = [op.type for op in made].count
+    count = emitted_types(step, Schedule.plain(step.graph), compiled=compiled).count
     assert (count("UnsortedSegmentSum"), count("TensorScatterAdd")) == ((0, 1) if compiled else (1, 0))
-
-
-_SAME, _VALID = "SAME", "VALID"
 
 
 def _slopes(
@@ -61,13 +55,10 @@ def _slopes(
 ) -> list[np.ndarray]:
     """Return the gradient as XLA has it, and by comparisons."""
 
-    def pooled(x: tf.Tensor) -> tf.Tensor:
-        return tf.nn.max_pool(x, size, strides, padding)
-
     def both(x: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = pooled(x)
+            y = tf.nn.max_pool(x, size, strides, padding)
         usual = tape.gradient(y, x, output_gradients=dy)
         windows = windows_of(usual.op)
         assert windows is not None
@@ -83,7 +74,7 @@ def _slopes(
 def test_the_slope_has_the_bits_of_xlas_scatter(data: Any) -> None:
     size = [data.draw(st.integers(1, 4)) for _ in range(2)]
     strides = [data.draw(st.integers(1, 4)) for _ in range(2)]
-    padding = data.draw(st.sampled_from([_SAME, _VALID]))
+    padding = data.draw(st.sampled_from(["SAME", "VALID"]))
     shape = [2, *(data.draw(st.integers(each, 9)) for each in size), 3]
     dtype = data.draw(st.sampled_from([np.float32, np.float64]))
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
@@ -97,7 +88,7 @@ def test_the_slope_has_the_bits_of_xlas_scatter(data: Any) -> None:
 def test_what_is_no_pooling_or_has_large_windows_is_left() -> None:
     @tf.function(autograph=False)
     def gradient(x: tf.Tensor, size: int) -> tf.Tensor:
-        return tf.gradients(tf.nn.max_pool(x, size, 1, _SAME), x)[0]
+        return tf.gradients(tf.nn.max_pool(x, size, 1, "SAME"), x)[0]
 
     spec = tf.TensorSpec((1, 9, 9, 1))
     small, large, open_ = (

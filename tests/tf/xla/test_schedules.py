@@ -1,7 +1,4 @@
-"""Test that a schedule holds when XLA compiles it.
-
-Test that it holds only because of its ties, too.
-"""
+"""Test that a schedule holds when XLA compiles it, and only because of its ties."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.xla.compiled import compile_step
 from checkmate.backends.tf.xla.op_costs import costs_for_xla
-from checkmate.backends.tf.xla.tied import Depths, tied_step
+from checkmate.backends.tf.xla.tied import Depths
 from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_tie
 from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.baselines import whole_segments
 from tests.graphs_strategies import random_steps
-from tests.tf.xla.steps import run, solved, temp_bytes, temps_by, traced
+from tests.tf.xla.steps import emitted_ops, run, solved, temp_bytes, temps_by, traced
 
 ALL = ("dense", "transformer", "mixer", "normalized")
 
@@ -99,8 +96,7 @@ def test_every_process_emits_the_same_step_whatever_it_knows_of_costs() -> None:
     def emitted(graph: Graph) -> Any:
         schedule = Schedule.of(graph, random_steps(Random(1), graph))
         folded = dataclasses.replace(step.folded, graph=graph)
-        body = tf.function(lambda *tensors: tied_step(folded, schedule)(*tensors).loss, autograph=False)
-        made = body.get_concrete_function(*step.layout.specs).graph.get_operations()
+        made = emitted_ops(step.with_folded(folded), schedule)
         number = {op.name: place for place, op in enumerate(made)}
         return [(op.type, [(number[each.op.name], each.value_index) for each in op.inputs]) for op in made]
 
