@@ -91,22 +91,48 @@ def _temporaries(graph: Graph, schedule: Schedule) -> int:
     return simulate(graph, Schedule.of(graph, schedule.steps)).peak_bytes - graph.fixed_bytes
 
 
+def _long_chain() -> Graph:
+    """Return twenty layers, forward and back. Each gradient reads the layer's input."""
+    builder = GraphBuilder("chain")
+    values = [builder.value("a0", 100)]
+    builder.op("f0", outputs=[values[0]], cost=1.0)
+    for i in range(1, 20):
+        values.append(builder.value(f"a{i}", 100))
+        builder.op(f"f{i}", [values[-2]], [values[-1]], cost=1.0)
+    gradient = builder.value("g20", 100)
+    builder.op("loss", [values[-1]], [gradient], cost=1.0)
+    for i in range(19, -1, -1):
+        found = builder.value(f"g{i}", 100, keep=i == 0)
+        builder.op(f"b{i}", [gradient, values[i]], [found], cost=1.0)
+        gradient = found
+    return builder.build()
+
+
+CHAIN = _long_chain()
+PLAIN = _temporaries(CHAIN, Schedule.plain(CHAIN))
+
+
 def _fit(
-    graph: Graph, share: float, rate: float, floor: float = 0.0, all_tied: float = 1.0
+    share: float, rate: float, floor: float = 0.0, all_tied: float = 1.0
 ) -> tuple[Fit, _Step, list[int]]:
-    """Fit to a share of the plain temporaries.
+    """Return the fit to a share of the plain temporaries, what was compiled, and the bytes solved for.
 
     XLA takes ``rate`` bytes for each of the graph's, but no less than ``floor``. Where all steps are tied it
-    takes ``all_tied`` times as much. Return the fit, what was compiled, and the bytes that were solved for.
+    takes ``all_tied`` times as much.
     """
-    plain, solver = _temporaries(graph, Schedule.plain(graph)), _solver()
+    solver = _solver()
 
     def taken(schedule: Schedule, tied: WaitPolicy) -> float:
-        found = max(floor, rate * _temporaries(graph, schedule))
+        found = max(floor, rate * _temporaries(CHAIN, schedule))
         return found * (all_tied if tied is WaitPolicy.ALL else 1.0)
 
-    step = _Step(graph, taken, plain=(max(floor, plain), 1.0))
-    return CompiledSearch(step, solver).fit(FIXED + int(share * plain)), step, solver.asked
+    step = _Step(CHAIN, taken, plain=(max(floor, PLAIN), 1.0))
+    return CompiledSearch(step, solver).fit(_within(share)), step, solver.asked
+
+
+def _within(share: float) -> int:
+    """Return the budget that leaves a share of the plain temporaries."""
+    return FIXED + int(share * PLAIN)
 
 
 def _way(fit: Fit) -> WaitPolicy | None:
@@ -114,14 +140,13 @@ def _way(fit: Fit) -> WaitPolicy | None:
 
 
 def test_a_plain_step_that_fits_stays_plain() -> None:
-    fit, step, asked = _fit(_long_chain(), 1.0, 1.0)
+    fit, step, asked = _fit(1.0, 1.0)
     assert fit.fits and fit.schedule is None and not asked and not step.attempts
     assert (fit.overhead, fit.recomputations, fit.compile_seconds) == (0.0, 0, 1.0)
 
 
 def test_xla_that_takes_more_than_the_graph_is_asked_for_less() -> None:
-    graph = _long_chain()
-    fit, step, asked = _fit(graph, 0.7, 1.3)
+    fit, step, asked = _fit(0.7, 1.3)
     assert fit.fits and fit.schedule is not None
     assert len(step.attempts) >= 2
     assert min(asked) < asked[0]
@@ -130,16 +155,14 @@ def test_xla_that_takes_more_than_the_graph_is_asked_for_less() -> None:
 
 
 def test_the_same_step_is_fitted_the_same_way() -> None:
-    first, again = _fit(_long_chain(), 0.6, 1.2), _fit(_long_chain(), 0.6, 1.2)
+    first, again = _fit(0.6, 1.2), _fit(0.6, 1.2)
     assert first[2] == again[2]
     assert first[0].schedule is not None and again[0].schedule is not None
     assert first[0].schedule.steps.tolist() == again[0].schedule.steps.tolist()
 
 
 def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
-    graph = _long_chain()
-    plain = _temporaries(graph, Schedule.plain(graph))
-    fit, step, asked = _fit(graph, 0.5, 1.0, floor=0.9 * plain)
+    fit, step, asked = _fit(0.5, 1.0, floor=0.9 * PLAIN)
     assert not fit.fits
     assert fit.whole_bytes <= fit.plain_bytes
     assert len(step.attempts) <= MOST_SCHEDULES + len(WaitPolicy)  # the smallest is tried in all ways
@@ -147,25 +170,21 @@ def test_where_nothing_fits_the_search_ends_and_says_so() -> None:
 
 
 def test_where_nothing_else_fits_all_steps_are_tied() -> None:
-    graph = _long_chain()
-    plain = _temporaries(graph, Schedule.plain(graph))
-    fit, step, _ = _fit(graph, 0.55, 1.0, floor=0.6 * plain, all_tied=0.8)
+    fit, step, _ = _fit(0.55, 1.0, floor=0.6 * PLAIN, all_tied=0.8)
     assert fit.fits and _way(fit) is WaitPolicy.ALL and fit.recomputations
     assert [way for _, way, _ in step.attempts].count(WaitPolicy.ALL) == 1  # the plain order is too far over
 
 
 def test_where_the_order_alone_keeps_the_budget_nothing_is_recomputed() -> None:
-    graph = _long_chain()
-    plain = _temporaries(graph, Schedule.plain(graph))
-    fit, step, _ = _fit(graph, 0.7, 1.0, floor=0.9 * plain, all_tied=0.5)
+    fit, step, _ = _fit(0.7, 1.0, floor=0.9 * PLAIN, all_tied=0.5)
     assert fit.fits and _way(fit) is WaitPolicy.ALL
     assert (fit.overhead, fit.recomputations) == (0.0, 0)
-    assert [way for _, way, _ in step.attempts][:3] == [*ways_to_order(graph)]
-    helped, _, asked = _fit(graph, 0.7, 0.65)
-    assert helped.fits and _way(helped) is ways_to_order(graph)[0] and not asked
-    cheaper, _, asked = _fit(graph, 0.9, 1.0, all_tied=0.5)  # than to let all steps wait
+    assert [way for _, way, _ in step.attempts][:3] == [*ways_to_order(CHAIN)]
+    helped, _, asked = _fit(0.7, 0.65)
+    assert helped.fits and _way(helped) is ways_to_order(CHAIN)[0] and not asked
+    cheaper, _, asked = _fit(0.9, 1.0, all_tied=0.5)  # than to let all steps wait
     assert asked and cheaper.fits and _way(cheaper) is WaitPolicy.RUNS and 0 < cheaper.overhead < 0.1
-    _, hopeless, _ = _fit(_long_chain(), 0.3, 0.5)
+    _, hopeless, _ = _fit(0.3, 0.5)
     assert all(each.recomputations for each, _, _ in hopeless.attempts)  # a graph of three times the room
 
 
@@ -173,7 +192,7 @@ def test_where_the_order_alone_keeps_the_budget_nothing_is_recomputed() -> None:
 @pytest.mark.parametrize("share", [0.8, 0.6, 0.45])
 def test_the_budget_is_used_up_or_nothing_cheaper_is_known(share: float, rate: float) -> None:
     """Try several rates of XLA's bytes to the graph's."""
-    fit, step, asked = _fit(_long_chain(), share, rate)
+    fit, step, asked = _fit(share, rate)
     assert fit.fits
     room, used = fit.budget_bytes - FIXED, fit.whole_bytes - FIXED
     assert used >= 0.9 * room or not fit.recomputations, (used / room, asked)
@@ -197,42 +216,23 @@ class _KnowsNoLess(_Noting):
 
 def test_where_nothing_fits_a_graph_that_counts_less_is_solved() -> None:
     """Keep what the graph calls impossible, as XLA takes no scratch."""
-    loose = _long_chain()
-    tight = _with_scratch(loose, 600)
+    tight = _with_scratch(CHAIN, 600)
 
     def fitted(share: float, second: Graph | None) -> tuple[Fit, _Step]:
-        step = _Step(tight, lambda schedule, tied: _temporaries(loose, schedule), second)
-        plain = _temporaries(loose, Schedule.plain(tight))
+        step = _Step(tight, lambda schedule, tied: _temporaries(CHAIN, schedule), second)
         solver = _KnowsNoLess("auto", SolveOptions(time_limit_s=1), counted=True)
-        return CompiledSearch(step, solver).fit(FIXED + int(share * plain)), step
+        return CompiledSearch(step, solver).fit(_within(share)), step
 
-    (missed, _), (found, step) = (fitted(0.3, each) for each in (None, loose))
+    (missed, _), (found, step) = (fitted(0.3, each) for each in (None, CHAIN))
     assert not missed.fits and found.fits
     schedule = found.schedule
     assert schedule is not None and schedule.same_steps(found.result and found.result.schedule)
     assert found.overhead == min(step.overheads(found.budget_bytes - FIXED))
     compiled = [(tuple(each.steps.tolist()), way) for each, way, _ in step.attempts]
     assert len(compiled) == len(set(compiled))  # what was compiled for the first graph is known
-    enough = [fitted(0.8, each) for each in (None, loose)]
+    enough = [fitted(0.8, each) for each in (None, CHAIN)]
     assert all(each.fits for each, _ in enough)
     assert len(enough[0][1].attempts) == len(enough[1][1].attempts)  # it is not needed there
-
-
-def _long_chain() -> Graph:
-    """Return twenty layers, forward and back. Each gradient reads the layer's input."""
-    builder = GraphBuilder("chain")
-    values = [builder.value("a0", 100)]
-    builder.op("f0", outputs=[values[0]], cost=1.0)
-    for i in range(1, 20):
-        values.append(builder.value(f"a{i}", 100))
-        builder.op(f"f{i}", [values[-2]], [values[-1]], cost=1.0)
-    gradient = builder.value("g20", 100)
-    builder.op("loss", [values[-1]], [gradient], cost=1.0)
-    for i in range(19, -1, -1):
-        found = builder.value(f"g{i}", 100, keep=i == 0)
-        builder.op(f"b{i}", [gradient, values[i]], [found], cost=1.0)
-        gradient = found
-    return builder.build()
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,37 +245,32 @@ class _AnswersOnce(_Noting):
         return solve(graph, bytes_, solver="greedy")
 
 
-def _follows(graph: Graph, **plain: tuple[float, float]) -> _Step:
+def _follows() -> _Step:
     """Return a step for which XLA takes what the graph says."""
-    return _Step(graph, lambda schedule, tied: _temporaries(graph, schedule), **plain)
+    return _Step(CHAIN, lambda schedule, tied: _temporaries(CHAIN, schedule))
 
 
 def test_what_was_compiled_for_more_is_known_where_less_is_wanted() -> None:
-    graph = _long_chain()
-    plain, solver = _temporaries(graph, Schedule.plain(graph)), _AnswersOnce("greedy", SolveOptions())
-    search = CompiledSearch(_follows(graph), solver)
-    first, again = (search.fit(FIXED + int(share * plain)) for share in (0.8, 0.6))
+    search = CompiledSearch(_follows(), _AnswersOnce("greedy", SolveOptions()))
+    first, again = (search.fit(_within(share)) for share in (0.8, 0.6))
     assert first.fits and again.fits and again.schedule is not None
     assert again.result is first.result
 
 
 def test_less_is_looked_for_though_a_small_dear_schedule_is_known() -> None:
     """Compile a schedule first that takes far too little, as where XLA holds less than the graph."""
-    graph = _long_chain()
-    plain = _temporaries(graph, Schedule.plain(graph))
-    search = CompiledSearch(_follows(graph), _solver())
-    small = solve(graph, graph.fixed_bytes + int(0.45 * plain))
-    search.as_given(small, FIXED + plain)
-    fit = search.fit(FIXED + int(0.8 * plain))
+    search = CompiledSearch(_follows(), _solver())
+    small = solve(CHAIN, CHAIN.fixed_bytes + int(0.45 * PLAIN))
+    search.as_given(small, _within(1.0))
+    fit = search.fit(_within(0.8))
     assert fit.fits and small.overhead is not None and fit.overhead < 0.8 * small.overhead
 
 
 def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
-    loose = _long_chain()
-    tight = _with_scratch(loose, 600)
-    step = _Step(tight, lambda schedule, tied: _temporaries(loose, schedule), loose)
+    tight = _with_scratch(CHAIN, 600)
+    step = _Step(tight, lambda schedule, tied: _temporaries(CHAIN, schedule), CHAIN)
     search = CompiledSearch(step, _KnowsNoLess("auto", SolveOptions(time_limit_s=1), counted=True))
-    fit = search.fit(FIXED + int(0.3 * _temporaries(loose, Schedule.plain(tight))))
+    fit = search.fit(_within(0.3))
     result = fit.result
     assert result is not None
     schedule = result.require_schedule()
@@ -289,25 +284,21 @@ def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.6])
 def test_the_schedule_that_is_chosen_is_the_one_that_is_told_of(share: float) -> None:
     """Check it for a budget, too, that only the least memory comes near."""
-    graph = _long_chain()
-    plain = _temporaries(graph, Schedule.plain(graph))
-    fit = CompiledSearch(_follows(graph), _solver()).fit(FIXED + int(share * plain))
+    fit = CompiledSearch(_follows(), _solver()).fit(_within(share))
     assert fit.schedule is not None and fit.fits is (share > 0.1)
     assert fit.result is not None and fit.result.require_schedule().same_steps(fit.schedule)
 
 
 @pytest.mark.parametrize(("allowed", "tried"), [(0.9, 1), (0.5, 4)])
 def test_a_given_schedule_is_compiled_until_a_way_keeps_the_budget(allowed: float, tried: int) -> None:
-    graph = _long_chain()
-    given = solve(graph, int(0.8 * keep_everything_peak(graph)), solver="greedy")
-    plain = _temporaries(graph, Schedule.plain(graph))
+    given = solve(CHAIN, int(0.8 * keep_everything_peak(CHAIN)), solver="greedy")
 
     def taken(schedule: Schedule, tied: WaitPolicy) -> float:
-        return _temporaries(graph, schedule) * (0.9 if tied is WaitPolicy.ALL else 1.0)
+        return _temporaries(CHAIN, schedule) * (0.9 if tied is WaitPolicy.ALL else 1.0)
 
-    step = _Step(graph, taken)
-    fit = CompiledSearch(step, _solver()).as_given(given, FIXED + int(allowed * plain))
-    ways = ways_to_tie(graph)
+    step = _Step(CHAIN, taken)
+    fit = CompiledSearch(step, _solver()).as_given(given, _within(allowed))
+    ways = ways_to_tie(CHAIN)
     assert [way for _, way, _ in step.attempts] == [*ways[: min(tried, len(ways))]]
     assert fit.fits is (tried == 1) and _way(fit) is (ways[0] if fit.fits else WaitPolicy.ALL)
     assert fit.result is given
@@ -317,23 +308,21 @@ def test_a_given_schedule_is_compiled_until_a_way_keeps_the_budget(allowed: floa
 def test_what_compiles_slowly_is_told_of_once_before_schedules_are_compiled(
     seconds: float, told: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    graph, said = _long_chain(), list[int]()
-    plain = _temporaries(graph, Schedule.plain(graph))
+    said: list[int] = []
 
     def taken(schedule: Schedule, tied: WaitPolicy) -> float:
         said.append(capsys.readouterr().err.count("XLA took"))
-        return 0.9 * _temporaries(graph, schedule)
+        return 0.9 * _temporaries(CHAIN, schedule)
 
-    solver, step = _solver(), _Step(graph, taken, plain=(plain, seconds))
-    CompiledSearch(step, solver, PlanRequest(Budget(share=0.5), solver)).fit(FIXED + int(0.5 * plain))
+    solver, step = _solver(), _Step(CHAIN, taken, plain=(PLAIN, seconds))
+    CompiledSearch(step, solver, PlanRequest(Budget(share=0.5), solver)).fit(_within(0.5))
     assert said[0] == sum(said) == told
 
 
 def test_progress_numbers_the_compilations() -> None:
-    graph, heard = _long_chain(), list[Progress]()
-    plain = _temporaries(graph, Schedule.plain(graph))
-    step = _Step(graph, lambda schedule, tied: 1.3 * _temporaries(graph, schedule), plain=(plain, 1.0))
-    CompiledSearch(step, _solver(report=heard.append)).fit(FIXED + int(0.6 * plain))
+    heard: list[Progress] = []
+    step = _Step(CHAIN, lambda schedule, tied: 1.3 * _temporaries(CHAIN, schedule), plain=(PLAIN, 1.0))
+    CompiledSearch(step, _solver(report=heard.append)).fit(_within(0.6))
     compiled = [each.message for each in heard if each.stage == "compile"]
     numbers = [int(message.split()[2]) for message in compiled]
     assert numbers == [*range(1, 1 + len(step.attempts))] and len(numbers) > 1
