@@ -21,8 +21,7 @@ import tensorflow as tf
 from checkmate.backends.tf.allocator.predict import CHUNK, small_chunk_sizes
 from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.profiler import MemoryEvent, trace_run
-from checkmate.backends.tf.trace.of_request import trace_request
-from checkmate.progress import never, silent
+from tests.tf.prepared import small as small_step
 
 LARGE = 1 << 24
 
@@ -43,9 +42,7 @@ def given_back(events: Sequence[MemoryEvent]) -> dict[int, int]:
 
 
 def main(name: str) -> None:
-    from tests.tf.emit.test_step import request_for
-
-    folded = trace_request(request_for(name), report=silent, cancelled=never)
+    folded = small_step(name)
     chunks = SmallChunks(folded.structure)
     made = given_back(trace_run(chunks.make, device="cpu").memory)
     wanted, there = Counter(small_chunk_sizes(folded.structure)), Counter(made.values())

@@ -1,7 +1,4 @@
-"""Test that an export's script says where it runs with other kernels.
-
-Other kernels are those that were not measured.
-"""
+"""Test that an export's script says where it runs with kernels that were not measured."""
 
 from __future__ import annotations
 
@@ -14,18 +11,16 @@ import pytest
 
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.saved_model import example_script, save_step
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.ir.schedule import Schedule
-from checkmate.progress import never, silent
 from tests.quick_start import QUICK
-from tests.tf.emit.test_step import request_for
+from tests.tf.prepared import small
 
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the script of an export, beside the step."""
     folder = tmp_path_factory.mktemp("export")
-    folded = trace_request(request_for("convnet"), report=silent, cancelled=never)
+    folded = small("convnet")
     save_step(folded, Schedule.plain(folded.graph), folder / "saved_model")
     script = folder / "train_example.py"
     script.write_text(example_script(folded, folded.traced.loaded.make_batch()), encoding="utf-8")

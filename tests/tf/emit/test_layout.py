@@ -1,7 +1,4 @@
-"""Test that a schedule keeps its memory under the layout pass for a GPU.
-
-No GPU is needed: see ``virtual_gpu``.
-"""
+"""Test that a schedule keeps its memory under the layout pass for a GPU (see ``virtual_gpu``)."""
 
 from __future__ import annotations
 
@@ -19,24 +16,21 @@ from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.planning import solve
-from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
 from tests.tf.conv_models import ALL
+from tests.tf.prepared import prepared, request_of
 from tests.tf.schedules import recompute_forward
 from tests.tf.virtual_gpu import Rewritten, live_peak, placed, rewritten
 
-MODELS = Path(__file__).parents[1].joinpath("conv_models.py")
-FUSABLE = Path(__file__).parents[1].joinpath("fusable_models.py")
 CARD = Device("a virtual card", "gpu", 16 * 2**30)
 MARK = "_grappler_do_not_remove"
 HALF = "mixed_float16"
@@ -52,19 +46,8 @@ def heavy(*cases: Any) -> list[Any]:
 
 @cache
 def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedule]:
-    """Return the step and a schedule for 55 % of its bytes.
-
-    If there is none, the schedule comes as near as possible.
-    """
-    request = ModelRequest(
-        f"{MODELS}:{name}",
-        batch_size=16,
-        device="cpu",
-        allow_code=True,
-        mixed_precision=policy,
-        kernels="cuda",
-    )
-    folded = trace_request(request, report=silent, cancelled=never)
+    """Return the step and a schedule for 55 % of its bytes, or for as near as possible."""
+    folded = prepared(request_of("conv_models", name, 16, mixed_precision=policy, kernels="cuda"))
     graph = analytic_costs(folded)
     everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
     for share in (0.55, 0.6, 0.65, 0.7):
@@ -75,11 +58,15 @@ def scheduled(name: str, policy: str | None = None) -> tuple[FoldedStep, Schedul
     raise AssertionError(name)
 
 
+def on_device(folded: FoldedStep, device: Device | None) -> FoldedStep:
+    return dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
+
+
 @cache
 def emitted(name: str, policy: str | None = None, *, device: Device | None = CARD) -> Rewritten:
     """Return the scheduled step as emitted for ``device``. Every op is on the virtual GPU."""
     folded, schedule = scheduled(name, policy)
-    folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
+    folded = on_device(folded, device)
     return placed(compiled_step(folded, schedule.steps.tolist()))
 
 
@@ -113,9 +100,7 @@ OTHERS = heavy(
 
 @pytest.mark.parametrize("name", ["padded", *heavy("depthwise", "normalised"), *OTHERS])
 def test_whatever_is_fused_keeps_its_peak_and_makes_no_cycle(name: str) -> None:
-    request = ModelRequest(f"{FUSABLE}:{name}", batch_size=8, device="cpu", allow_code=True)
-    folded = trace_request(request, report=silent, cancelled=never)
-    folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=CARD))
+    folded = on_device(prepared(request_of("fusable_models", name, 8)), CARD)
     before = placed(compiled_step(folded, recompute_forward(folded.graph).steps.tolist()))
     assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
 
@@ -172,8 +157,7 @@ def test_only_a_step_for_a_gpu_is_marked() -> None:
 @pytest.mark.heavy
 def test_the_saved_step_keeps_the_marks(tmp_path: Path) -> None:
     folded, schedule = scheduled("residual")
-    folded = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=CARD))
-    save_step(folded, schedule, tmp_path / "saved")
+    save_step(on_device(folded, CARD), schedule, tmp_path / "saved")
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
     (function,) = loaded.train_step.concrete_functions
     before = placed(function)
@@ -184,11 +168,10 @@ def test_the_saved_step_keeps_the_marks(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_the_step_of_a_live_model_is_marked() -> None:
-    model = load_model(ModelRequest(f"{MODELS}:chain", batch_size=16, device="cpu", allow_code=True)).model
+    model = load_model(request_of("conv_models", "chain", 16)).model
     layout, tensors = flatten((np.ones((16, 32, 32, 3), np.float32), np.zeros((16, 1), np.int32), None))
     step = live_step(model, layout)
-    graph = dataclasses.replace(step.graph, device=CARD)
-    step = dataclasses.replace(step, folded=dataclasses.replace(step.folded, graph=graph))
+    step = step.with_folded(on_device(step.folded, CARD))
     function = tf.function(lambda *batch: step.run(step.everything, batch)[0], autograph=False)
     before = placed(function.get_concrete_function(*tensors))
     assert live_peak(rewritten(before)) <= 1.05 * live_peak(before)
@@ -200,13 +183,11 @@ def test_the_step_of_a_live_model_is_marked() -> None:
 def test_a_marked_step_computes_the_same(name: str) -> None:
     folded, schedule = scheduled(name)
     batch = folded.traced.loaded.make_batch()
-    saved = [variable.numpy() for variable in folded.traced.variables]
     found: list[list[np.ndarray]] = []
     for device in (CARD, Device("a CPU", "cpu")):
-        for variable, value in zip(folded.traced.variables, saved, strict=True):
-            variable.assign(value)
-        step = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
-        _, _, gradients = run_step(compiled_step(step, schedule.steps.tolist(), with_gradients=True), batch)
+        step = compiled_step(on_device(folded, device), schedule.steps.tolist(), with_gradients=True)
+        with restored(folded.traced.variables):
+            _, _, gradients = run_step(step, batch)
         found.append([tensor.numpy() for group in gradients for tensor in group])
     scale = total_norm(found[1])
     assert max(relative_error(a, b, scale) for a, b in zip(*found, strict=True)) < 1e-3

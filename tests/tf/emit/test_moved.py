@@ -1,31 +1,21 @@
-"""Test that a schedule can be moved to the same step at another batch.
-
-The same ops run in the same order, and the schedule is always valid.
-"""
+"""Test that a schedule can be moved to the same step at another batch."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.emit.other_trace import moved_steps, op_types
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.errors import TraceError
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, solve
-from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
-
-MODELS = Path(__file__).parents[1].joinpath("small_models.py")
+from tests.tf.prepared import prepared, request_of
 
 
 def step(model: str, batch: int) -> FoldedStep:
-    request = ModelRequest(f"{MODELS}:{model}", batch_size=batch, device="cpu", allow_code=True)
-    return trace_request(request, report=silent, cancelled=never)
+    return prepared(request_of("small_models", model, batch))
 
 
 @pytest.mark.heavy
@@ -34,9 +24,8 @@ def test_a_moved_schedule_is_valid_and_in_the_same_order(model: str) -> None:
     large = step(model, 512)
     graph = analytic_costs(large)
     budget = int(0.75 * keep_everything_peak(graph))
-    schedule = solve(
-        graph, budget, solver="greedy", options=SolveOptions(time_limit_s=5.0)
-    ).require_schedule()
+    options = SolveOptions(time_limit_s=5.0)
+    schedule = solve(graph, budget, solver="greedy", options=options).require_schedule()
     steps = schedule.steps.tolist()
     assert schedule.recomputations > 0
     for batch in (512, 64, 2):

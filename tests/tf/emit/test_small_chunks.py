@@ -21,14 +21,12 @@ from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import MemoryEvent, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc
-from checkmate.progress import never, silent
 from tests.quick_start import QUICK
 from tests.tf.emit.served_chunks import given_back, rounded
-from tests.tf.emit.test_step import request_for
+from tests.tf.prepared import small
 
 
 @pytest.fixture(
@@ -36,7 +34,7 @@ from tests.tf.emit.test_step import request_for
     params=["convnet", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("encoder", "two_heads"))],
 )
 def folded(request: pytest.FixtureRequest) -> FoldedStep:
-    return trace_request(request_for(request.param), report=silent, cancelled=never)
+    return small(request.param)
 
 
 def most_at_once(events: Sequence[MemoryEvent]) -> Counter[int]:
@@ -70,12 +68,12 @@ def test_there_are_as_many_as_a_step_holds(folded: FoldedStep) -> None:
     run()
     held = most_at_once(trace_run(run, device="cpu").memory)
     there = Counter(small_chunk_sizes(folded.structure))
-    small = {size: count for size, count in held.items() if size <= LIGHT_BYTES}
-    assert small[CHUNK] > 10  # the step has small buffers
+    small_ones = {size: count for size, count in held.items() if size <= LIGHT_BYTES}
+    assert small_ones[CHUNK] > 10  # the step has small buffers
     # A size that is not known before is served by the next power of two.
     assert not {
         size: count
-        for size, count in small.items()
+        for size, count in small_ones.items()
         if max(there[size], there[1 << (size - 1).bit_length()]) < count
     }
 

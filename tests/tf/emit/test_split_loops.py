@@ -4,44 +4,42 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
 
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.trace import coarsen
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.ir.graph import Graph, Phase
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.planning.solving import solve
-from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
+from tests.tf.emit.test_exact import assert_exact
+from tests.tf.prepared import prepared, request_of
 from tests.tf.schedules import recompute_forward
 from tests.tf.task_process import TaskProcess
 
 pytestmark = pytest.mark.heavy  # each emits a loop in parts
 
-MODELS = Path(__file__).parents[1] / "small_models.py"
 PART = re.compile(r"while_(\d+)_of_(\d+)$")
 SPLIT = {"recurrent": (6, 6), "bidirectional": (6, 6, 6), "own_loop": (6,), "early_end": (6,)}
 
 
 def request(name: str) -> ModelRequest:
-    return ModelRequest(f"{MODELS}:{name}", batch_size=32, device="cpu", allow_code=True)
+    return request_of("small_models", name, 32)
 
 
 @lru_cache(maxsize=8)
 def folded_model(name: str) -> FoldedStep:
-    return trace_request(request(name), report=silent, cancelled=never)
+    return prepared(request(name))
 
 
 def folded_whole(name: str) -> FoldedStep:
     """Return the step with its loops as TensorFlow has them."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(coarsen, "with_split_loops", lambda traced: traced)
-        return trace_request(request(name), report=silent, cancelled=never)
+        return prepared(request(name))
 
 
 def parts(graph: Graph) -> list[tuple[int, int]]:
@@ -101,33 +99,10 @@ def test_keeping_everything_takes_no_more_than_before() -> None:
     assert after <= before
 
 
-def assert_exact(name: str, process: TaskProcess) -> None:
-    folded = folded_model(name)
-    steps = recompute_forward(folded.graph).steps.tolist()
-    assert len(steps) > folded.graph.n
-    found = process.ask({"do": "compare", "request": request(name).to_json(), "steps": steps, "exact": True})
-    assert found["gradients"] > 0
-    assert found["bitwise"], found["worst"]
-    assert found["state_bitwise"]
-    assert found["loss"]["plain"] == found["loss"]["optimized"]
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    "name",
-    [
-        "recurrent",
-        "bidirectional",
-        "own_loop",
-        "nested_loop",
-        "early_end",
-        "unrolled",
-        "dropout_loop",
-        "conv_recurrent",
-    ],
-)
+@pytest.mark.parametrize("name", [*SPLIT, "nested_loop", "unrolled", "dropout_loop", "conv_recurrent"])
 def test_every_kind_of_loop_is_exact(name: str, process: TaskProcess) -> None:
-    assert_exact(name, process)
+    assert recompute_forward(folded_model(name).graph).recomputations > 0
+    assert_exact(request(name), process)
 
 
 def test_each_loop_waits_for_the_step_before() -> None:

@@ -1,13 +1,8 @@
-"""Test that a step emitted under a schedule equals the plain step.
-
-It computes the same numbers and takes the predicted memory.
-"""
+"""Test that a scheduled step computes what the plain one does, and takes the predicted memory."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,18 +11,18 @@ import tensorflow as tf
 from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.learn import learned_workspace, with_workspace
+from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.ir.graph import Graph, Phase
+from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
-from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
 from tests.tf.allocator.test_replay import traced
+from tests.tf.prepared import small
+from tests.tf.schedules import keep_everything, recompute_forward
 
-HERE = Path(__file__).parents[1]
 MODELS = [
     "convnet",
     *(
@@ -37,33 +32,16 @@ MODELS = [
 ]
 
 
-def _load_schedules():
-    spec = importlib.util.spec_from_file_location("tf_schedules", HERE / "schedules.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["tf_schedules"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-schedules = _load_schedules()
-
-
-def request_for(name: str) -> ModelRequest:
-    return ModelRequest(f"{HERE / 'small_models.py'}:{name}", batch_size=16, device="cpu", allow_code=True)
-
-
 @pytest.fixture(scope="module", params=MODELS)
 def folded(request: pytest.FixtureRequest) -> FoldedStep:
-    return trace_request(request_for(request.param), report=silent, cancelled=never)
+    return small(request.param)
 
 
 def run_from_same_state(folded: FoldedStep, function) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
-    batch = folded.traced.loaded.make_batch()
-    saved = [variable.numpy() for variable in folded.traced.variables]
-    loss, _, gradients = run_step(function, batch)
-    after = [variable.numpy() for variable in folded.traced.variables]
-    for variable, value in zip(folded.traced.variables, saved, strict=True):
-        variable.assign(value)
+    variables = folded.traced.variables
+    with restored(variables):
+        loss, _, gradients = run_step(function, folded.traced.loaded.make_batch())
+        after = [variable.numpy() for variable in variables]
     return float(loss), [tensor.numpy() for group in gradients for tensor in group], after
 
 
@@ -87,7 +65,7 @@ def test_updates_run_once_and_the_rest_may_be_recomputed(folded: FoldedStep) -> 
 
 
 def test_recomputing_everything_changes_neither_gradients_nor_state(folded: FoldedStep) -> None:
-    schedule = schedules.recompute_forward(folded.graph)
+    schedule = recompute_forward(folded.graph)
     assert check(folded.graph, schedule.steps.tolist()).valid
     assert schedule.recomputations > 0 or folded.graph.name == "recurrent"  # its loops run once
     loss, reference, state = run_from_same_state(folded, compiled_step(folded, None, with_gradients=True))
@@ -105,40 +83,36 @@ def test_recomputing_everything_changes_neither_gradients_nor_state(folded: Fold
 
 @pytest.fixture(scope="module")
 def learned(folded: FoldedStep) -> Graph:
-    """Return the graph with the scratch of this machine's kernels.
-
-    It is learned from plain steps, as a profile does.
-    """
+    """Return the graph with the scratch of this machine's kernels, learned as by a profile."""
     return with_workspace(
         folded.graph, learned_workspace(folded, traced(folded, list(range(folded.graph.n)), runs=2))
     )
 
 
-@pytest.mark.parametrize("kind", ["keep_everything", "recompute_forward"])
-def test_requested_peak_equals_the_simulation(folded: FoldedStep, learned: Graph, kind: str) -> None:
-    schedule = getattr(schedules, kind)(learned)
+@pytest.mark.parametrize("make", [keep_everything, recompute_forward])
+def test_requested_peak_equals_the_simulation(
+    folded: FoldedStep, learned: Graph, make: Callable[[Graph], Schedule]
+) -> None:
+    schedule = make(learned)
     function = compiled_step(folded, schedule.steps.tolist())
     batch = folded.traced.loaded.make_batch()
-    saved = [variable.numpy() for variable in folded.traced.variables]
-    run_step(function, batch)
-    traced = trace_run(lambda: run_step(function, batch)[0].numpy(), device="cpu").requested_peak
-    for variable, value in zip(folded.traced.variables, saved, strict=True):
-        variable.assign(value)
+    with restored(folded.traced.variables):
+        run_step(function, batch)
+        traced = trace_run(lambda: run_step(function, batch)[0].numpy(), device="cpu").requested_peak
     predicted = simulate(learned, schedule).peak_bytes - learned.fixed_bytes
     assert traced <= predicted * 1.03 + 2**16
     assert traced >= predicted * 0.9
 
 
 def test_recomputation_saves_memory(folded: FoldedStep) -> None:
-    plain = simulate(folded.graph, schedules.keep_everything(folded.graph)).peak_bytes
-    again = simulate(folded.graph, schedules.recompute_forward(folded.graph)).peak_bytes
+    plain, again = (
+        simulate(folded.graph, make(folded.graph)).peak_bytes for make in (keep_everything, recompute_forward)
+    )
     assert again <= plain * 1.05
 
 
 def test_second_trace_has_the_same_fingerprint() -> None:
-    first = trace_request(request_for("convnet"), report=silent, cancelled=never)
-    second = trace_request(request_for("convnet"), report=silent, cancelled=never)
-    assert first.graph.fingerprint == second.graph.fingerprint
+    assert small("convnet").graph.fingerprint == small("convnet").graph.fingerprint
 
 
 def test_private_api_still_does_what_emission_needs() -> None:
