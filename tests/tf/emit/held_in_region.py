@@ -1,6 +1,4 @@
-"""Tell what the allocator holds for large buffers.
-
-It does so in a process of its own.
+"""Tell what the allocator holds for large buffers, in a process of its own.
 
 ``python -m tests.tf.emit.held_in_region BYTES [region]`` asks for one buffer of ``BYTES`` beside a small one,
 which stays, as a small step does. With ``region`` a region for four such buffers is fetched first. It prints

@@ -1,7 +1,4 @@
-"""Test that what a variable is assigned is computed in its own memory.
-
-A momentum of 1 MiB would otherwise lie in another buffer after each step.
-"""
+"""Test that what a variable is assigned is computed in its own memory."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from keras import layers
 
 from checkmate.backends.tf.allocator.learn import learned_workspace
 from checkmate.backends.tf.allocator.replay import allocations
+from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.profiler import trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
@@ -59,13 +57,10 @@ def batch_of(seed: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 def states_after(folded: FoldedStep, function: Callable[..., object], runs: int) -> list[np.ndarray]:
     """Return all variables after ``runs`` steps, and put them back."""
-    before = [np.array(variable.numpy()) for variable in folded.traced.variables]
-    for run in range(runs):
-        function(*batch_of(run))
-    found = [np.array(variable.numpy()) for variable in folded.traced.variables]
-    for variable, value in zip(folded.traced.variables, before, strict=True):
-        variable.assign(value)
-    return found
+    with restored(folded.traced.variables):
+        for run in range(runs):
+            function(*batch_of(run))
+        return [np.array(variable.numpy()) for variable in folded.traced.variables]
 
 
 def addresses(folded: FoldedStep) -> list[int]:

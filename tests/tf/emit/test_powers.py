@@ -1,7 +1,4 @@
-"""Test that powers with a constant exponent have cheaper kernels.
-
-Their gradients are such powers too.
-"""
+"""Test that powers with a constant exponent have cheaper kernels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Test that a product reads a transposed tensor without a copy of it.
-
-Scheduled steps run without TensorFlow's graph rewriting, which would see to that. In a graph a transposition
-for products alone is a view, so a copy would take memory that no schedule counts.
-"""
+"""Test that a product reads a transposed tensor without a copy of it, which no schedule would count."""
 
 from __future__ import annotations
 
@@ -19,10 +15,7 @@ from tests.tf.emit.like_plain import types_run
 
 
 def attention_step() -> tuple[AnyStep, list[tf.Tensor]]:
-    """Return a step of attention by hand, with a kernel that is tied.
-
-    Scores take 1 MiB. Queries and keys are read transposed, and not.
-    """
+    """Return a step of attention by hand, with a kernel that is tied. Scores take 1 MiB."""
     random = np.random.default_rng(0)
     kernel = tf.Variable(0.1 * random.normal(size=(64, 64)).astype(np.float32))
 

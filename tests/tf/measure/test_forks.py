@@ -56,6 +56,29 @@ def soon(found: Callable[[], bool], seconds: float = 30) -> bool:
     return found()
 
 
+def fail_once() -> None:
+    with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
+        run(task={"do": "nothing"})
+
+
+def same_step(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    # A plain step's ops are ordered anew in each run, so its peak varies a little.
+    alike = found["first_peak_bytes"] == pytest.approx(expected["first_peak_bytes"], rel=0.3)
+    return alike and found["fingerprint"] == expected["fingerprint"]
+
+
+def all_end_with_the_one_that_asks(script: str, told: Path, processes: int) -> bool:
+    """Run a script that writes its children's ids to ``told``; kill it, and see that they end."""
+    asking = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    try:
+        assert soon(lambda: told.exists() and len(told.read_text().split()) == processes, 60)
+    finally:
+        os.kill(asking.pid, signal.SIGKILL)
+        asking.wait()
+    below = [int(each) for each in told.read_text().split()]
+    return soon(lambda: not any(map(psutil.pid_exists, below)))
+
+
 def test_a_forked_process_measures_what_one_of_its_own_does(
     servers: TaskServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,10 +90,8 @@ def test_a_forked_process_measures_what_one_of_its_own_does(
     monkeypatch.setattr(tasks, "task_servers", lambda: None)
     alone, alone_exact = run(), run(**EXACT)
     for found, expected in ((first, alone), (again, alone), (exact, alone_exact)):
-        # A plain step's ops are ordered anew in each run, so its peak varies a little.
-        assert found["first_peak_bytes"] == pytest.approx(expected["first_peak_bytes"], rel=0.3)
+        assert same_step(found, expected)
         assert found["fixed_bytes"] == expected["fixed_bytes"] > 0
-        assert found["fingerprint"] == expected["fingerprint"]
     assert first["loss"] != again["loss"]  # weights are drawn anew in each
 
 
@@ -86,17 +107,14 @@ def test_a_step_is_compared_where_it_was_measured(servers: TaskServers) -> None:
 def test_an_error_is_told_as_by_a_process_of_its_own(
     servers: TaskServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
-        run(task={"do": "nothing"})
+    fail_once()
     assert len(of(servers)) == 1  # it goes on
     monkeypatch.setattr(tasks, "task_servers", lambda: None)
-    with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
-        run(task={"do": "nothing"})
+    fail_once()
 
 
 def test_what_is_cancelled_ends_and_the_next_is_forked(servers: TaskServers) -> None:
-    with pytest.raises(WorkerDiedError):
-        run(task={"do": "nothing"})
+    fail_once()
     (server,) = of(servers)
     with pytest.raises(CancelledError):
         run(cancelled=lambda: bool(server.children()))
@@ -114,8 +132,7 @@ def test_one_that_is_cancelled_while_the_server_begins_is_not_waited_for(servers
 
 @pytest.mark.parametrize("when", ["idle", "busy"])
 def test_a_server_that_is_killed_is_replaced(when: str, servers: TaskServers) -> None:
-    with pytest.raises(WorkerDiedError):
-        run(task={"do": "nothing"})
+    fail_once()
     (server,) = of(servers)
 
     def kill_when_busy() -> bool:
@@ -144,14 +161,7 @@ def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
         f"        pathlib.Path({str(ready)!r}).write_text(' '.join(str(each.pid) for each in below))\n"
         f"tasks.run_task({MEASURE!r}, message='', report=report, cancelled=never)\n"
     )
-    asking = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    try:
-        assert soon(lambda: ready.exists() and len(ready.read_text().split()) == 2, 60)
-    finally:
-        os.kill(asking.pid, signal.SIGKILL)
-        asking.wait()
-    below = [int(each) for each in ready.read_text().split()]
-    assert soon(lambda: not any(map(psutil.pid_exists, below)))
+    assert all_end_with_the_one_that_asks(script, ready, 2)
 
 
 def test_nothing_is_forked_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -194,14 +204,11 @@ def test_the_next_process_is_ready_and_measures_the_same(
     assert len(of(ready)) == 2  # one for each kind
     monkeypatch.setattr(tasks, "task_servers", lambda: None)
     alone = run()
-    for found in (first, again):
-        assert found["first_peak_bytes"] == pytest.approx(alone["first_peak_bytes"], rel=0.3)
-        assert found["fingerprint"] == alone["fingerprint"]
+    assert same_step(first, alone) and same_step(again, alone)
 
 
 def test_a_ready_process_that_fails_is_told_of_and_one_that_is_cancelled_ends(ready: TaskServers) -> None:
-    with pytest.raises(WorkerDiedError, match="KeyError: 'nothing'"):
-        run(task={"do": "nothing"})
+    fail_once()
     (other,) = of(ready)
     with pytest.raises(CancelledError):
         run(cancelled=lambda: True)
@@ -210,16 +217,14 @@ def test_a_ready_process_that_fails_is_told_of_and_one_that_is_cancelled_ends(re
 
 
 def test_a_ready_process_that_was_killed_is_replaced(ready: TaskServers) -> None:
-    with pytest.raises(WorkerDiedError):
-        run(task={"do": "nothing"})
+    fail_once()
     (other,) = of(ready)
     other.kill()
     assert run()["first_peak_bytes"] > 0
 
 
 def test_one_that_ends_as_it_is_asked_counts_as_none(ready: TaskServers) -> None:
-    with pytest.raises(WorkerDiedError):
-        run(task={"do": "nothing"})
+    fail_once()
     ready._idle[0][1].process.send_signal(signal.SIGSTOP)  # it does not read
     (other,) = of(ready)
 
@@ -253,14 +258,7 @@ def test_ready_processes_end_with_the_one_that_asked(asked: bool, tmp_path: Path
         "tell()\n"
         "time.sleep(60)\n"
     )
-    asking = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    try:
-        assert soon(lambda: told.exists() and len(told.read_text().split()) == 1 + asked, 60)
-    finally:
-        os.kill(asking.pid, signal.SIGKILL)
-        asking.wait()
-    below = [int(each) for each in told.read_text().split()]
-    assert soon(lambda: not any(map(psutil.pid_exists, below)))
+    assert all_end_with_the_one_that_asks(script, told, 1 + asked)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""Test how a step is measured on a GPU, as far as this CPU can show it.
-
-It is warmed up, exact, and within the card's memory.
-"""
+"""Test how a step is measured on a GPU, as far as this CPU can show it."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.predict import predicted_allocated, usable_bytes
 from checkmate.backends.tf.comparing import Compared
-from checkmate.backends.tf.devices import warms_up
 from checkmate.backends.tf.emit import reload_probe
 from checkmate.backends.tf.live import measure as live_measure
 from checkmate.backends.tf.measure import concrete, step
@@ -28,23 +24,17 @@ from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.plain import Plain
 from checkmate.backends.tf.profiler import StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.verification_report import Measurements, verification_report
 from checkmate.errors import CheckmateError, ProfileError
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
-from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
 from tests.quick_start import QUICK
 from tests.tf.fake_gpu import folded_for_gpu
+from tests.tf.prepared import prepared, request_of
 
-MODELS = Path(__file__).parents[1].joinpath("small_models.py")
+REQUEST = request_of("small_models", "convnet", 2)
 MIB = 1 << 20
-
-
-def request() -> ModelRequest:
-    return ModelRequest(f"{MODELS}:convnet", 2, device="cpu", allow_code=True)
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -62,13 +52,9 @@ def test_the_first_run_on_a_gpu_is_not_metered(warm: bool, monkeypatch: pytest.M
     monkeypatch.setattr(step, "run_step", run)
     monkeypatch.setattr(step, "reset_peak", lambda meter: (log.append("reset"), reset(meter)))
     monkeypatch.setattr(step, "warms_up", lambda kind: warm)
-    found = step.measure({"request": request().to_json(), "steps": None, "runs": 1})
+    found = step.measure({"request": REQUEST.to_json(), "steps": None, "runs": 1})
     assert log == ["run"] * warm + ["reset", "run"] * 2 + ["run"]  # the last run is traced
     assert found["loss"] == losses[0] and found["first_peak_bytes"] > 0
-
-
-def test_only_a_gpu_warms_up() -> None:
-    assert warms_up("gpu") and not warms_up("cpu")
 
 
 class Step(tf.Module):
@@ -143,8 +129,8 @@ def test_a_step_is_traced_as_elsewhere_though_its_kernels_are_deterministic(
     loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TensorFlow traces these losses to other ops under determinism."""
-    asked = dataclasses.replace(request(), loss=loss)
-    elsewhere = trace_request(asked, report=silent, cancelled=never)
+    asked = dataclasses.replace(REQUEST, loss=loss)
+    elsewhere = prepared(asked)
     plain = Schedule.plain(elsewhere.graph)
     switched: list[bool] = []
     traced: list[list[str]] = []
@@ -190,12 +176,8 @@ def test_an_op_without_a_deterministic_kernel_is_one_sentence_and_a_tolerance(
         return found
 
     found, note = concrete.run_deterministically("gpu", lambda: run)
-    assert (
-        found == 7
-        and switched == [True, False]
-        and said in note
-        and note.startswith("gradients were compared within")
-    )
+    assert found == 7 and switched == [True, False]
+    assert said in note and note.startswith("gradients were compared within")
     assert concrete.run_deterministically("cpu", lambda: lambda: 8) == (8, "")
     with pytest.raises(CheckmateError, match="the step failed to run"):
         concrete.run_deterministically(
@@ -221,20 +203,14 @@ def test_the_note_reaches_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "_comparison", fails_once)
     monkeypatch.setattr(step, "make_exact", lambda kind, seed: None)
     monkeypatch.setattr(private, "forbid_nondeterminism", lambda forbidden: None)
-    graph = trace_request(request(), report=silent, cancelled=never).graph
+    graph = prepared(REQUEST).graph
     plain = Schedule.plain(graph)
-    exact = step.compare({"request": request().to_json(), "steps": plain.steps.tolist(), "exact": True})
+    exact = step.compare({"request": REQUEST.to_json(), "steps": plain.steps.tolist(), "exact": True})
     assert "no deterministic kernel on this GPU (deterministic kernels are not available)" in exact["note"]
     measured = FreshMeasurement(1, 1, 1, 1.0, 1.0, graph.fingerprint, "", "GPU:0")
-    found = verification_report(
-        request(),
-        graph,
-        plain,
-        Measurements(
-            Plain(1, (), 2, measured), measured, Compared({"exact": exact, "usual": exact}, 2, "gpu")
-        ),
-        budget_bytes=10,
-    )
+    compared = Compared({"exact": exact, "usual": exact}, 2, "gpu")
+    made = Measurements(Plain(1, (), 2, measured), measured, compared)
+    found = verification_report(REQUEST, graph, plain, made, budget_bytes=10)
     assert exact["note"] in found.notes and found.gradients["equal"]
 
 

@@ -1,7 +1,4 @@
-"""Test that a step too large to be run gets estimated costs.
-
-The profile says so.
-"""
+"""Test that a step too large to be run gets estimated costs, and that the profile says so."""
 
 from __future__ import annotations
 
@@ -15,15 +12,13 @@ from checkmate.backends.tf import memory_check
 from checkmate.backends.tf.backend import TensorflowBackend
 from checkmate.backends.tf.costs import fresh, profile
 from checkmate.backends.tf.costs.known import CostOptions
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.cli.step_report import profile_text
 from checkmate.errors import StepTooLargeError
 from checkmate.ir.graph import CostOrigin
 from checkmate.progress import Progress, never, silent
-from checkmate.request import ModelRequest
+from tests.tf.prepared import prepared, request_of
 
-MODELS = Path(__file__).parents[1].joinpath("small_models.py")
-REQUEST = ModelRequest(f"{MODELS}:convnet", batch_size=4, device="cpu", allow_code=True)
+REQUEST = request_of("small_models", "convnet", 4)
 
 
 def refuse(*_: object, **__: object) -> None:
@@ -31,8 +26,7 @@ def refuse(*_: object, **__: object) -> None:
 
 
 def measured() -> None:
-    folded = trace_request(REQUEST, report=silent, cancelled=never)
-    fresh.with_costs(folded, CostOptions("measured"), report=silent, cancelled=never)
+    fresh.with_costs(prepared(REQUEST), CostOptions("measured"), report=silent, cancelled=never)
 
 
 def test_a_step_known_to_need_too_much_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,4 @@
-"""Test that ties, gates and pins change no bit where each op is a kernel.
-
-XLA rounds otherwise where it fuses otherwise, so compiled steps do not tell.
-"""
+"""Test that ties, gates and pins change no bit where each op is a kernel: XLA's fusions round otherwise."""
 
 from __future__ import annotations
 

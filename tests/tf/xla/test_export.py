@@ -10,7 +10,6 @@ import pytest
 
 from checkmate import planning
 from checkmate.backends.tf.tf_step import _with_target_of, retraced_step
-from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.xla_step import XlaStep
 from checkmate.cli.step_report import report_text
 from checkmate.ir.graph import Graph
@@ -20,6 +19,7 @@ from checkmate.request import ModelRequest, Target
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import Budget
 from tests.generated_graphs import training_chain
+from tests.tf.prepared import prepared
 
 MODEL = """
 def make():
@@ -56,8 +56,7 @@ def test_a_step_is_folded_as_the_graph_of_a_file_was(
     of_file: bool | None, code_file: Callable[[str], Path]
 ) -> None:
     request = ModelRequest(f"{code_file(MODEL)}:make", batch_size=256, device="cpu", allow_code=True)
-    now = trace_request(request, report=silent, cancelled=never).graph
-    older = trace_request(dataclasses.replace(request, fused=False), report=silent, cancelled=never).graph
+    now, older = (prepared(each).graph for each in (request, dataclasses.replace(request, fused=False)))
     assert now.metadata["fused"] and not older.metadata["fused"] and now.n < older.n
     graph = now if of_file else older
     metadata = {name: value for name, value in graph.metadata.items() if name != "fused"}
@@ -69,8 +68,7 @@ def test_a_step_is_folded_as_the_graph_of_a_file_was(
         found = retraced_step(at, graph, plain, silent, never)
         assert found.folded.graph.fingerprint == graph.fingerprint and not found.notes
         assert found.for_xla is (target is None)
-        again = trace_request(found.request, report=silent, cancelled=never)
-        assert again.graph.fingerprint == graph.fingerprint
+        assert prepared(found.request).graph.fingerprint == graph.fingerprint
 
 
 @pytest.mark.heavy

@@ -1,7 +1,4 @@
-"""Test that a model with jit_compile=True trains compiled.
-
-It trains within its budget.
-"""
+"""Test that a model with jit_compile=True trains compiled, within its budget."""
 
 from __future__ import annotations
 
@@ -16,7 +13,9 @@ import checkmate
 from checkmate.errors import JitCompiledError, NoScheduleError
 from tests.tf.xla.networks import NETWORKS
 
-SHARE = 0.6
+pytestmark = pytest.mark.heavy
+
+TIGHT: dict[str, Any] = {"options": checkmate.SolveOptions(time_limit_s=3)}
 
 
 def _model(name: str, **options: Any) -> tuple[Any, Any, Any]:
@@ -29,18 +28,22 @@ def _losses(model: Any, x: Any, y: Any, steps: int) -> np.ndarray:
     return np.array([model.train_on_batch(x, y) for _ in range(steps)], np.float64)
 
 
-@pytest.mark.heavy
+def _plan_of(compiled: Any) -> Any:
+    """Return the only plan, which keeps its budget by a schedule."""
+    (plan,) = compiled.plans.values()
+    assert plan.fit.schedule is not None
+    assert plan.fit.whole_bytes <= plan.fit.budget_bytes < plan.fit.plain_bytes
+    return plan
+
+
 @pytest.mark.parametrize("name", ["dense", "transformer", "pooled"])
 def test_fit_keeps_the_budget_and_the_losses(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _model(name)
     options = checkmate.SolveOptions(time_limit_s=5)
     assert checkmate.rematerialize(model, "60%", options=options) is model
     found = _losses(model, x, y, 20)
-    (layout,) = model.train_function.training.compiled.plans
-    fit = model.train_function.training.compiled.plans[layout].fit
-    assert fit.schedule is not None
-    assert fit.budget_bytes == int(SHARE * fit.plain_bytes)
-    assert fit.whole_bytes <= fit.budget_bytes
+    fit = _plan_of(model.train_function.training.compiled).fit
+    assert fit.budget_bytes == int(0.6 * fit.plain_bytes)
     assert "compiled by XLA" in capfd.readouterr().err
 
     plain, x, y = _model(name)
@@ -75,7 +78,6 @@ def _recurrent(kind: type) -> tuple[Any, Any, Any]:
     return model, made.integers(0, 100, (64, 40)).astype("int32"), made.integers(0, 10, 64)
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("kind", [keras.Model, OwnStep])
 def test_loops_stay_whole_and_are_compiled(kind: type, capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _recurrent(kind)
@@ -84,14 +86,12 @@ def test_loops_stay_whole_and_are_compiled(kind: type, capfd: pytest.CaptureFixt
     found = model.fit(x, y, batch_size=64, epochs=3, verbose=0).history["loss"]
     said = capfd.readouterr().err
     assert "compiled by XLA" in said and "cannot compile" not in said
-    (plan,) = model.train_function.training.compiled.plans.values()
-    assert plan.fit.schedule is not None and plan.fit.whole_bytes < plan.fit.plain_bytes
+    _plan_of(model.train_function.training.compiled)
     plain, x, y = _recurrent(kind)
     expected = plain.fit(x, y, batch_size=64, epochs=3, verbose=0).history["loss"]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.mark.heavy
 def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     options = checkmate.SolveOptions(time_limit_s=1)
     model, x, y = _model("normalized")
@@ -104,7 +104,6 @@ def test_a_budget_that_cannot_be_kept_is_missed_or_an_error(capfd: pytest.Captur
     assert caught.value.details["needed_bytes"] > caught.value.details["budget_bytes"] == 2**20
 
 
-@pytest.mark.heavy
 def test_fit_ends_where_training_need_not_wait() -> None:
     """There is nothing beside compiled training that would have to be ended."""
     model, x, y = _model("normalized")
@@ -112,7 +111,6 @@ def test_fit_ends_where_training_need_not_wait() -> None:
     assert np.isfinite(model.fit(x, y, verbose=0).history["loss"]).all()
 
 
-@pytest.mark.heavy
 def test_what_xla_cannot_compile_trains_on_the_executor(capfd: pytest.CaptureFixture[str]) -> None:
     class Texts(keras.layers.Layer):
         def call(self, x: Any) -> Any:
@@ -131,7 +129,6 @@ def test_what_xla_cannot_compile_trains_on_the_executor(capfd: pytest.CaptureFix
     assert "TensorFlow's executor runs it instead" in said
 
 
-@pytest.mark.heavy
 def test_target_executor_is_the_way_out(capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _model("normalized")
     checkmate.rematerialize(model, "1GiB", target="executor")
@@ -139,15 +136,11 @@ def test_target_executor_is_the_way_out(capfd: pytest.CaptureFixture[str]) -> No
     assert "compiled by XLA" not in capfd.readouterr().err
 
 
-@pytest.mark.heavy
 def test_a_function_that_xla_compiles_keeps_its_budget(capfd: pytest.CaptureFixture[str]) -> None:
     made = [_own_step() for _ in range(2)]
     x, y = tf.random.normal((4096, 64), seed=1), tf.random.normal((4096, 64), seed=2)
-    options = checkmate.SolveOptions(time_limit_s=3)
-    step = checkmate.rematerialize_function(made[0][0], "60%", example=(x, y), options=options)
-    (plan,) = step.compiled.plans.values()
-    assert plan.fit is not None and plan.schedule is not None
-    assert plan.fit.whole_bytes <= plan.fit.budget_bytes < plan.fit.plain_bytes
+    step = checkmate.rematerialize_function(made[0][0], "60%", example=(x, y), **TIGHT)
+    _plan_of(step.compiled)
     assert "compiled by XLA" in capfd.readouterr().err
 
     inside = tf.function(lambda: step(x, y))  # in a loop of one's own it is one call
@@ -179,14 +172,11 @@ def _own_step() -> tuple[Any, list[tf.Variable]]:
     return step, weights
 
 
-@pytest.mark.heavy
 def test_a_bare_step_is_compiled_as_its_model_is(capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _model("normalized")
-    options = checkmate.SolveOptions(time_limit_s=3)
-    step = checkmate.train_step(model, "70%", example=(x, y), options=options)
+    step = checkmate.train_step(model, "70%", example=(x, y), **TIGHT)
     assert "compiled by XLA" in capfd.readouterr().err
-    (plan,) = step.compiled.plans.values()
-    assert plan.fit is not None and plan.fit.fits and plan.schedule is not None
+    _plan_of(step.compiled)
     found = [step(x, y)[0].numpy() for _ in range(5)]
     plain, x, y = _model("normalized", metrics=[])
     expected = [plain.train_on_batch(x, y) for _ in range(5)]
@@ -208,17 +198,14 @@ def _with_compiled_step() -> tuple[Any, Any, Any]:
     return model, x, y
 
 
-@pytest.mark.heavy
 def test_an_own_step_that_xla_compiles_is_for_xla(capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _with_compiled_step()
-    checkmate.rematerialize(model, "70%", options=checkmate.SolveOptions(time_limit_s=3))
+    checkmate.rematerialize(model, "70%", **TIGHT)
     assert np.isfinite(model.train_on_batch(x, y)).all()
     assert "compiled by XLA" in capfd.readouterr().err
-    (plan,) = model.train_function.training.compiled.plans.values()
-    assert plan.fit is not None and plan.fit.fits and plan.schedule is not None
+    _plan_of(model.train_function.training.compiled)
 
 
-@pytest.mark.heavy
 def test_a_compiled_part_on_the_executor_aborts_no_script(capfd: pytest.CaptureFixture[str]) -> None:
     model, x, y = _with_compiled_step()
     checkmate.rematerialize(model, "70%", target="executor")
