@@ -1,10 +1,9 @@
-"""Test what happens if the plain step does not fit.
-
-Smaller batches are tried instead, and the result says so.
-"""
+"""Test that smaller batches are tried where the plain step does not fit, and that the result says so."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,23 +50,28 @@ class Device:
         return FreshMeasurement(70, 80, 60, 0.1, 1.0, "f", "cpu", "CPU:0", ((1, 4096),), 4096)
 
 
-def measured(folded: FoldedStep, device: Device, monkeypatch: pytest.MonkeyPatch) -> Plain:
-    monkeypatch.setattr(plain, "measure_fresh", device)
-    return measure_plain(REQUEST, folded, report=silent, cancelled=never)
+@pytest.fixture
+def measured(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> Callable[[Device], Plain]:
+    def measure(device: Device) -> Plain:
+        monkeypatch.setattr(plain, "measure_fresh", device)
+        return measure_plain(REQUEST, folded, report=silent, cancelled=never)
+
+    return measure
 
 
-def test_a_plain_step_that_fits_is_measured_once(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
+Measured = Callable[[Device], Plain]
+
+
+def test_a_plain_step_that_fits_is_measured_once(measured: Measured) -> None:
     device = Device(32, too_large())
-    found = measured(folded, device, monkeypatch)
+    found = measured(device)
     assert device.asked == [32] and found.peak_bytes == 70 and found.batch == 32
     assert found.note == "" and found.facts()["fits"]
 
 
-def test_the_largest_batch_that_should_fit_is_tried_first(
-    folded: FoldedStep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_largest_batch_that_should_fit_is_tried_first(measured: Measured) -> None:
     device = Device(10, too_large(needed=1000, free=500))
-    found = measured(folded, device, monkeypatch)
+    found = measured(device)
     assert device.asked == [32, 14, 9]
     assert (found.batch, found.measured) == (9, None)
     assert found.peak_bytes == found.predicted_bytes > 2**20
@@ -78,11 +82,9 @@ def test_the_largest_batch_that_should_fit_is_tried_first(
     }  # fmt: skip
 
 
-def test_batches_are_halved_first_if_free_memory_is_unknown(
-    folded: FoldedStep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_are_halved_first_if_free_memory_is_unknown(measured: Measured) -> None:
     device = Device(0, too_large())
-    found = measured(folded, device, monkeypatch)
+    found = measured(device)
     assert device.asked == [32, 16, 10, 6, 4, 2, 1]
     assert found.batch == 0 and found.facts()["largest_batch"] is None
     assert " of " not in found.note
@@ -115,83 +117,75 @@ class Comparisons:
         return [(task["request"]["device"], task["request"]["batch_size"]) for task in self.tasks]
 
 
-def compared(
-    folded: FoldedStep,
-    batch: int,
-    comparisons: Comparisons,
-    monkeypatch: pytest.MonkeyPatch,
-    usual: dict[str, Any] | None = None,
-) -> comparing.Compared:
-    monkeypatch.setattr(comparing, "compare_fresh", comparisons)
-    known = Plain(1, (), batch)
-    schedule = Schedule.plain(folded.graph)
-    return compare_where_it_fits(
-        REQUEST, folded, schedule, known, usual=usual, report=silent, cancelled=never
-    )
+@pytest.fixture
+def compared(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> Callable[..., comparing.Compared]:
+    def compare(comparisons: Comparisons, batch: int, step: Any = folded, **asked: Any) -> comparing.Compared:
+        """Compare where the plain step fits up to a batch."""
+        monkeypatch.setattr(comparing, "compare_fresh", comparisons)
+        known, schedule = Plain(1, (), batch), Schedule.plain(folded.graph)
+        asked = {"request": REQUEST, "report": silent, "cancelled": never, **asked}
+        return compare_where_it_fits(folded=step, schedule=schedule, plain=known, **asked)
+
+    return compare
 
 
-def test_what_was_compared_while_measuring_is_of_the_own_batch(
-    folded: FoldedStep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Compare = Callable[..., comparing.Compared]
+
+
+def test_what_was_compared_while_measuring_is_of_the_own_batch(compared: Compare) -> None:
     known = {"loss": 1.0}
-    assert compared(folded, 32, Comparisons({}), monkeypatch, known).found == {"exact": {}, "usual": known}
-    assert compared(folded, 9, Comparisons({}), monkeypatch, known).found == {"exact": {}, "usual": {}}
+    assert compared(Comparisons({}), 32, usual=known).found == {"exact": {}, "usual": known}
+    assert compared(Comparisons({}), 9, usual=known).found == {"exact": {}, "usual": {}}
 
 
-def test_at_its_own_batch_nothing_is_moved(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_its_own_batch_nothing_is_moved(compared: Compare) -> None:
     comparisons = Comparisons({})
-    found = compared(folded, 32, comparisons, monkeypatch)
+    found = compared(comparisons, 32)
     assert (found.batch, found.device, found.note) == (32, "cpu", "")
     assert "nodes" not in comparisons.tasks[0]
 
 
-def test_a_comparison_without_room_goes_to_a_smaller_batch(
-    folded: FoldedStep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_comparison_without_room_goes_to_a_smaller_batch(folded: FoldedStep, compared: Compare) -> None:
     wrong: dict[tuple[str, int], Exception] = {
         ("cpu", 32): too_large(1000, 500),
         ("cpu", 14): TraceError("another"),
     }
     comparisons = Comparisons(wrong)
-    found = compared(folded, 32, comparisons, monkeypatch)
+    found = compared(comparisons, 32)
     assert comparisons.places == [("cpu", 32), ("cpu", 14), ("cpu", 9)]
     assert found.batch == 9 and "at batch 9: the largest batch tried" in found.note
     assert len(comparisons.tasks[2]["nodes"]) == folded.graph.n
 
 
-def test_the_result_says_that_it_fits_nowhere(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = compared(folded, 0, comparisons := Comparisons({}), monkeypatch)
+def test_the_result_says_that_it_fits_nowhere(compared: Compare) -> None:
+    found = compared(comparisons := Comparisons({}), 0)
     assert comparisons.tasks == [] and found.found is None
     other_error = Comparisons({("cpu", 9): WorkerDiedError("for another reason")})
     with pytest.raises(WorkerDiedError, match="for another reason"):
-        compared(folded, 9, other_error, monkeypatch)
+        compared(other_error, 9)
 
 
-def test_a_gpu_without_room_has_the_cpu_compare(folded: FoldedStep, monkeypatch: pytest.MonkeyPatch) -> None:
-    import dataclasses
-
-    device = dataclasses.replace(folded.graph.device, kind="gpu")
-    on_gpu = dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, device=device))
-    monkeypatch.setattr(comparing, "compare_fresh", comparisons := Comparisons({}))
-    request = dataclasses.replace(REQUEST, device="gpu")
-    schedule = Schedule.plain(on_gpu.graph)
-    found = compare_where_it_fits(request, on_gpu, schedule, Plain(1, (), 0), report=silent, cancelled=never)
+def test_a_gpu_without_room_has_the_cpu_compare(folded: FoldedStep, compared: Compare) -> None:
+    device = replace(folded.graph.device, kind="gpu")
+    on_gpu = replace(folded, graph=replace(folded.graph, device=device))
+    found = compared(comparisons := Comparisons({}), 0, on_gpu, request=replace(REQUEST, device="gpu"))
     assert comparisons.places == [("cpu", 32)] and "nodes" in comparisons.tasks[0]
     assert "at batch 32 on the CPU" in found.note
 
 
-@pytest.mark.parametrize("code", [-9, -11, -6])
-def test_a_process_that_dies_for_lack_of_memory_is_too_large(code: int) -> None:
-    assert isinstance(error_without_answer("the measuring process", "", code), StepTooLargeError)
-
-
-def test_a_traceback_about_memory_means_too_large() -> None:
-    assert isinstance(
-        error_without_answer("it", "Traceback\nMemoryError: std::bad_alloc", 1), StepTooLargeError
-    )
-    error = error_without_answer(
-        "it", "tensorflow.python.framework.errors_impl.ResourceExhaustedError: {{node x}} OOM", 1
-    )
-    assert isinstance(error, StepTooLargeError)
-    assert isinstance(error_without_answer("it", "ValueError: MemoryError is not it", 1), WorkerDiedError)
-    assert isinstance(error_without_answer("it", "", -15), WorkerDiedError)
+@pytest.mark.parametrize(
+    ("said", "code", "error"),
+    [
+        *(("", code, StepTooLargeError) for code in (-9, -11, -6)),
+        ("Traceback\nMemoryError: std::bad_alloc", 1, StepTooLargeError),
+        (
+            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: {{node x}} OOM",
+            1,
+            StepTooLargeError,
+        ),
+        ("ValueError: MemoryError is not it", 1, WorkerDiedError),
+        ("", -15, WorkerDiedError),
+    ],
+)
+def test_a_process_that_dies_for_lack_of_memory_is_too_large(said: str, code: int, error: type) -> None:
+    assert type(error_without_answer("the measuring process", said, code)) is error
