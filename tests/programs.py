@@ -18,7 +18,6 @@ def run_python(*arguments: object, code: int = 0, **environment: str) -> subproc
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=900,
         check=False,
     )
     assert done.returncode == code, (done.returncode, done.stdout[-8000:], done.stderr[-4000:])

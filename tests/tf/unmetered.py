@@ -1,6 +1,6 @@
 """Train as a user's script in a process without a memory meter.
 
-It adds one line, then trains. ``test_unmetered.py`` runs it.
+It adds one line, then trains. ``training/test_rematerialize.py`` runs it.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkmate.backends.tf.environment import METERED
+from tests.benchmarks import training
 from tests.programs import run_python
 from tests.quick_start import QUICK
 
@@ -26,6 +27,8 @@ MISSED = re.compile(
     rf"measured peak {SIZE}, .* over the budget of {SIZE}.*; (?:raise the budget to|use a smaller)"
 )
 
+# One of each kind: its own ``train_step``, a loop with two tapes, no Keras. Half a minute each.
+FEW = ("vae.py", "dcgan.py", "plain_tensorflow.py")
 STAGE = re.compile(r"^checkmate \[ *\d+ s\] (\w+): ", re.MULTILINE)
 EARLIER = "from an earlier run's plan"
 
@@ -78,3 +81,18 @@ def test_an_example_trains_within_its_budget(words: tuple[str, ...]) -> None:
 def bytes_of(text: str) -> float:
     number, unit = text.replace(",", "").split()
     return float(number) * 2 ** (10 * ("BKMG".index(unit[0])))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(name, marks=pytest.mark.heavy if name in FEW else pytest.mark.long)
+        for name in training.PROGRAMS
+    ],
+)
+def test_an_example_computes_the_same_with_the_same_kernels(program: str) -> None:
+    found = training.exact_row(program, small=True, compiled=True)
+    assert "problem" not in found, found["problem"]
+    assert found["steps"] >= 20
+    # A sum of three terms or more begins with the one whose memory can be reused.
+    assert found["differing_steps"] == 0 or found["difference"] <= 1e-6, found

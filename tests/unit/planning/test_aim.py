@@ -59,10 +59,6 @@ def test_it_ends_soon_with_a_schedule_that_fits_and_uses_the_room(meter: Meter, 
     assert best.shown >= 0.9 * ROOM
 
 
-def test_it_is_the_same_each_time() -> None:
-    assert play(lumpy, 6000)[0] == play(lumpy, 6000)[0]
-
-
 def test_no_memory_is_spent_where_the_cost_cannot_fall() -> None:
     aim = Aim(ROOM, 5000, rate=1.0, base_cost=1.0)
     aim.took(Reading(5000, 5000, 5200, 1.0 + WORTH / 2))
