@@ -12,6 +12,7 @@ from checkmate.errors import UsageError, one_line
 from checkmate.machine.device_memory import is_device
 from checkmate.progress import Cancelled
 from checkmate.request import ModelRequest, Target, parse_shape
+from checkmate.terminal import Interrupt
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
 if TYPE_CHECKING:
@@ -224,31 +225,21 @@ def search_options(options: argparse.Namespace) -> SolveOptions:
     )
 
 
-def add_command(
-    commands: Any,
-    name: str,
-    common: Any,
-    run: Any,
-    help: str,
+def describe(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace, Interrupt], int],
     description: str = "",
     *,
     example: str = "",
-    tensorflow: bool = False,
-) -> argparse.ArgumentParser:
-    """Add a command that ``run`` does, and return its parser.
+    tensorflow: bool | Callable[[argparse.Namespace], bool] = False,
+) -> None:
+    """Say what a command does, and that ``run`` does it.
 
-    ``description``: what its own help says; without one, ``help``. ``tensorflow``: it always runs TensorFlow,
-    so TensorFlow's own messages are kept off the screen.
+    ``tensorflow``: whether it runs TensorFlow, so that TensorFlow's own messages are kept off the screen.
     """
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        parents=[common],
-        help=help,
-        description=description or help,
-        epilog=f"Example: {example}" if example else None,
-    )
+    parser.description = description or parser.description
+    parser.epilog = f"Example: {example}" if example else None
     parser.set_defaults(command=run, tensorflow=tensorflow)
-    return parser
 
 
 def add_graph(parser: argparse.ArgumentParser) -> None:

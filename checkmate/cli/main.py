@@ -8,48 +8,52 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from typing import Any
 
 from checkmate import __version__
-from checkmate.cli import output
-from checkmate.cli.commands import (
-    cards,
-    certify,
-    check,
-    doctor,
-    explain,
-    frontier,
-    info,
-    max_batch,
-    measured_steps,
-    page,
-    solve,
-    window,
-)
 from checkmate.cli.parser import Parser
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
 from checkmate.machine.supported import steps_are_tensorflows
-from checkmate.terminal import Interrupt, without_native_chatter
+from checkmate.terminal import Interrupt, complain, emit, without_native_chatter
+
+# Each command's module, where ``add_NAME`` says the rest, and its line in the list of commands.
+COMMANDS = {
+    "explore": ("window", "open the window"),
+    "profile": ("measured_steps", "trace a model's training step and find the cost of every op"),
+    "info": ("info", "show what a graph holds and what fills its peak"),
+    "solve": ("solve", "find a schedule for a budget"),
+    "max-batch": ("max_batch", "find the largest batch that fits a budget"),
+    "frontier": (
+        "frontier",
+        "trace the trade-off curve: extra cost at many budgets, with bounds and baselines",
+    ),
+    "cards": ("cards", "which card do I need: whether the step fits common cards, and at what cost"),
+    "plan": ("cards", "before renting a card: the largest batch and the time of an example on each"),
+    "check": ("check", "check a schedule by an independent replay"),
+    "certify": ("certify", "write a proof that others can check: no schedule costs less, or none fits"),
+    "export": ("measured_steps", "verify a schedule, and write it as a TensorFlow training graph"),
+    "verify": ("measured_steps", "measure a scheduled step, and compare it with the plain step"),
+    "run": ("measured_steps", "profile, solve, measure, verify and export in one go"),
+    "report": ("page", "make one page of curves and tables from result files"),
+    "explain": (
+        "explain",
+        "say what filled the memory, from an out-of-memory log or a profile of TensorFlow",
+    ),
+    "desktop": ("window", "add the window to the desktop's applications menu"),
+    "doctor": ("doctor", "show what this machine can do, what is missing, and how to fix it"),
+    "list": ("info", "list what is available, and why something is not"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        options = build_parser().parse_args(given or ["--help"])
-    except UsageError as error:
-        options = argparse.Namespace(json="--json" in given, debug=False)
-        return _failed(options, str(error), error.hint, error.exit_code, error.details)
-    logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
-    # Silence TensorFlow's C++ start-up messages, in this process only, unless the user has set the level.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
-    if steps_are_tensorflows():  # the command that needs TensorFlow reports it
-        from checkmate.backends.tf.environment import prepare_own_process
-
-        prepare_own_process()
+    options = argparse.Namespace(json="--json" in given, debug=False)
     interrupt = Interrupt()
     try:
         with interrupt.listening():
+            options = _parsed(given)
             command: Callable[[argparse.Namespace, Interrupt], int] = options.command
             with (
                 _interrupted_by(interrupt),
@@ -74,6 +78,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _unexpected(options, error)
 
 
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    chosen = next((word for word in given if not word.startswith("-")), "")
+    try:
+        parser = build_parser(chosen)
+    except ModuleNotFoundError:
+        raise
+    except ImportError as error:
+        raise UsageError(
+            f"a library cannot be imported: {error}",
+            hint="run checkmate doctor: it says what is broken, and how to fix it",
+        ) from error
+    options = parser.parse_args(given or ["--help"])
+    logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR, stream=sys.stderr)
+    # Silence TensorFlow's C++ start-up messages, in this process only, unless the user has set the level.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if options.debug else "3")
+    if steps_are_tensorflows():  # the command that needs TensorFlow reports it
+        from checkmate.backends.tf.environment import prepare_own_process
+
+        prepare_own_process()
+    return options
+
+
 @contextmanager
 def _interrupted_by(interrupt: Interrupt) -> Iterator[None]:
     """Treat any error after Ctrl-C as the interrupt: libraries may turn it into an error of their own."""
@@ -86,8 +112,8 @@ def _interrupted_by(interrupt: Interrupt) -> Iterator[None]:
 
 
 def _uses_tensorflow(options: argparse.Namespace) -> bool:
-    traced = getattr(options, "tensorflow", False) or max_batch.traces(options) or cards.traces(options)
-    return traced or getattr(options, "what", "") == "devices"
+    uses = options.tensorflow
+    return bool(uses(options) if callable(uses) else uses)
 
 
 def _unexpected(options: argparse.Namespace, error: Exception) -> int:
@@ -105,12 +131,13 @@ def _failed(options: argparse.Namespace, message: str, hint: str, code: int, det
         noted = hint in getattr(sys.exc_info()[1], "__notes__", ())  # the traceback ends with it
     if options.json:
         error = {"message": message, "hint": hint, "details": details}
-        output.emit(json.dumps({"error": error, "exit_code": code}, default=str))
-    output.complain(message, "" if noted else hint)
+        emit(json.dumps({"error": error, "exit_code": code}, default=str))
+    complain(message, "" if noted else hint)
     return code
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
+    """With a ``chosen`` command, only that one is imported and has its options."""
     parser = Parser(
         prog="checkmate",
         description="Explore, solve and export rematerialized training steps of Keras models.",
@@ -122,31 +149,13 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     common.add_argument("--quiet", action="store_true", help="no progress on standard error")
     common.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-    for add in (
-        window.add_explore,
-        measured_steps.add_profile,
-        info.add_info,
-        solve.add_solve,
-        max_batch.add_max_batch,
-        frontier.add_frontier,
-        cards.add_cards,
-        cards.add_plan,
-        check.add_check,
-        certify.add_certify,
-        measured_steps.add_export,
-        measured_steps.add_verify,
-        measured_steps.add_run,
-        page.add_report,
-        explain.add_explain,
-        window.add_desktop,
-        doctor.add_doctor,
-        info.add_list,
-    ):
-        add(commands, common)
+    for name, (module, words) in COMMANDS.items():
+        command = commands.add_parser(name, parents=[common], help=words, description=words)
+        if chosen in (None, name):
+            found = import_module(f"checkmate.cli.commands.{module}")
+            getattr(found, f"add_{name.replace('-', '_')}")(command)
     return parser
 
-
-__all__ = ["build_parser", "main"]
 
 if __name__ == "__main__":
     sys.exit(main())

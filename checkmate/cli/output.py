@@ -30,7 +30,7 @@ def solve_exit_code(status: SolveStatus) -> ExitCode:
 
 def graph_facts(graph: Graph, *, detailed: bool = False) -> dict[str, Any]:
     """``detailed`` adds the reachable minimum and what is alive at the peak."""
-    from checkmate.planning import graph_info
+    from checkmate.planning import graph_info  # which the window does without
 
     return graph_info.graph_info(graph).to_json() if detailed else graph_info.graph_facts(graph)
 

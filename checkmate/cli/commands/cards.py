@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Any
 
+from checkmate.catalog.cards import cards_called, common_cards
 from checkmate.cli import common_options, output
+from checkmate.frontiers import cards as table
+from checkmate.frontiers.cards import CardFit
+from checkmate.frontiers.sweep import trade_off
+from checkmate.graphs.by_name import names_graph, read_or_build
+from checkmate.largest import cards_table
+from checkmate.largest.of_model import graph_or_request, scaling_of
+from checkmate.largest.on_cards import CardAnswer, plans_for_cards
+from checkmate.request import ModelRequest
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget
 
 _EXIT_CODES = "Exit codes: 0 it fits some card, 3 it is proved to fit none, 4 that is not known."
 
 
-def add_cards(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "cards",
-        common,
+def add_cards(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _cards,
-        "which card do I need: whether the step fits common cards, and at what cost",
         "Say for common graphics cards whether the step keeps everything, fits at an extra cost, or does not "
         f"fit. Ctrl-C keeps what was found. {_EXIT_CODES}",
         example="checkmate cards resnet50-b256.graph",
@@ -30,13 +35,10 @@ def add_cards(commands: Any, common: Any) -> None:
     common_options.add_resources(parser)
 
 
-def add_plan(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "plan",
-        common,
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _plan,
-        "before renting a card: the largest batch and the time of an example on each",
         "Estimate for common graphics cards the largest batch, with and without recomputation, and the "
         "seconds for one example, from operations, bytes moved and data sheets: nothing is run on a card. "
         f"Ctrl-C keeps the cards that are done. {_EXIT_CODES}",
@@ -74,12 +76,6 @@ def add_plan(commands: Any, common: Any) -> None:
 
 
 def _cards(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.catalog.cards import common_cards
-    from checkmate.frontiers import cards as table
-    from checkmate.frontiers.cards import CardFit
-    from checkmate.frontiers.sweep import trade_off
-    from checkmate.graphs.by_name import read_or_build
-
     graph, cards = read_or_build(options.graph), common_cards()
     if options.reserve is not None:
         cards = replace(cards, reserve_bytes=options.reserve)
@@ -98,21 +94,11 @@ def _cards(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return output.fit_exit_code(fits=some, refuted=fits == {CardFit.TOO_SMALL})
 
 
-def traces(options: argparse.Namespace) -> bool:
-    if options.command is not _plan:
-        return False
-    from checkmate.graphs.by_name import names_graph
-
+def _traces(options: argparse.Namespace) -> bool:
     return not names_graph(options.model)
 
 
 def _plan(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.catalog.cards import cards_called, common_cards
-    from checkmate.largest import cards_table
-    from checkmate.largest.of_model import graph_or_request, scaling_of
-    from checkmate.largest.on_cards import CardAnswer, plans_for_cards
-    from checkmate.request import ModelRequest
-
     cards = cards_called([name for name in options.devices.split(",") if name.strip()])
     reserve = common_cards().reserve_bytes if options.reserve is None else options.reserve
     found = graph_or_request(options.model, options.batch_size)

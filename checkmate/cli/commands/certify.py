@@ -6,30 +6,30 @@ import argparse
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from checkmate import planning
 from checkmate.cli import common_options, output
 from checkmate.errors import ExitCode, UsageError
+from checkmate.formats import read_schedule
+from checkmate.formats.files import require_writable
+from checkmate.formats.schedule import read_certificate, write_certificate
+from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.graph import Graph
-from checkmate.ir.result import CheckReport
+from checkmate.ir.result import CheckReport, SolveResult
+from checkmate.planning import check_certificate
 from checkmate.progress import Cancelled, Report
+from checkmate.solvers.certificates import Certificate
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import format_bytes, format_overhead, plural
-
-if TYPE_CHECKING:
-    from checkmate.ir.result import SolveResult
-    from checkmate.solvers.certificates import Certificate
 
 _OPTIMAL = 1e-6  # a share of the cost that rounding may take
 
 
-def add_certify(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "certify",
-        common,
+def add_certify(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _certify,
-        "write a proof that others can check: no schedule costs less, or none fits",
         "Prove for a budget that no schedule costs less, in any order, or that none fits. Python alone "
         "checks the file: checkmate/certificate/verify.py. More time proves more. Exit codes: 0 one was "
         "written, 4 there was not enough time for any.",
@@ -49,11 +49,6 @@ def add_certify(commands: Any, common: Any) -> None:
 
 
 def _certify(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import planning
-    from checkmate.formats import read_schedule
-    from checkmate.formats.files import require_writable
-    from checkmate.graphs.by_name import read_or_build
-
     require_writable(options.output)
     graph = read_or_build(options.graph)
     given = None if options.schedule is None else read_schedule(options.schedule, graph)
@@ -85,8 +80,6 @@ def no_certificate(seconds: float) -> ExitCode:
 
 
 def _cost_of(graph: Graph, given: SolveResult, budget: int) -> float:
-    from checkmate import planning
-
     checked = planning.check_schedule(graph, given, budget=budget)
     if not checked.ok:
         raise UsageError(
@@ -141,9 +134,6 @@ def proved_by(graph: Graph, path: Path, schedule: CheckReport | None = None) -> 
         FormatError, ScheduleError: it is no certificate for this graph. VerificationError: it does not hold.
         UsageError: the schedule needs more memory than the certificate speaks of.
     """
-    from checkmate.formats.schedule import read_certificate
-    from checkmate.planning import check_certificate
-
     content = read_certificate(path, graph)
     budget = int(content["budget_bytes"])
     cost = check_certificate(graph, content)
@@ -198,9 +188,6 @@ def certified(
 
     ``known_cost``: of the schedule beside it; infinite where there is none.
     """
-    from checkmate import planning
-    from checkmate.formats.schedule import write_certificate
-
     found = planning.certify(
         graph, budget, known_cost=known_cost, seconds=seconds, report=report, cancelled=cancelled
     )

@@ -3,31 +3,27 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from checkmate import planning
 from checkmate.cli import common_options, output
 from checkmate.cli.commands.certify import proved_by
 from checkmate.errors import ExitCode, UsageError
+from checkmate.formats import read_schedule
+from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import CheckReport, SolveResult
+from checkmate.memory.recomputed import Recomputation, recomputations
 from checkmate.terminal import Interrupt
 from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_overhead, plural
 
-if TYPE_CHECKING:
-    from checkmate.memory.recomputed import Recomputation
-
 _LISTED = 30  # the most recomputations that are listed in words; --json lists all
 
 
-def add_check(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "check",
-        common,
-        _check,
-        "check a schedule by an independent replay",
-        example="checkmate check unet-b8.graph schedule.json --recomputed",
+def add_check(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser, _check, example="checkmate check unet-b8.graph schedule.json --recomputed"
     )
     common_options.add_graph(parser)
     add = parser.add_argument
@@ -48,11 +44,6 @@ def add_check(commands: Any, common: Any) -> None:
 
 
 def _check(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import planning
-    from checkmate.formats import read_schedule
-    from checkmate.graphs.by_name import read_or_build
-    from checkmate.memory.recomputed import recomputations
-
     graph = read_or_build(options.graph)
     if options.schedule is None and options.certificate is None:
         raise UsageError(

@@ -4,31 +4,28 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from checkmate.cli import common_options
-from checkmate.doctor.look import LIMIT_S
+from checkmate.doctor.diagnosis import Diagnosis
+from checkmate.doctor.lines import diagnose
+from checkmate.doctor.look import LIMIT_S, look_around
 from checkmate.doctor.proofs import LIMIT_S as PROVE_S
-from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
-from checkmate.terminal import Interrupt, complain, emit, progress_line
-
-if TYPE_CHECKING:
-    from checkmate.doctor.diagnosis import Diagnosis
-    from checkmate.doctor.proofs import Proof
+from checkmate.doctor.proofs import Proof, prove
+from checkmate.doctor.rendering import lines_on_screen, proofs_on_screen, prove_report
+from checkmate.errors import CancelledError, ExitCode, UsageError
+from checkmate.terminal import Interrupt, emit, progress_line
 
 CANNOT_RUN = 1
 _REPORT = Path("checkmate-doctor.md")
 
 
-def add_doctor(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "doctor",
-        common,
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _doctor,
-        "show what this machine can do, what is missing, and how to fix it",
         "Look at Python, TensorFlow, the devices, the memory meter, the profiler, Qt and the caches. Exit "
         "code 0: the main job (profile, solve, measure, export) can run.",
         example="checkmate doctor --prove   (also runs four small networks and writes a report to attach to "
@@ -56,34 +53,6 @@ def add_doctor(commands: Any, common: Any) -> None:
     )
 
 
-def main_alone(arguments: Sequence[str], error: ImportError) -> int:
-    """Run ``doctor`` although the other commands cannot be imported: ``error``, which any other command
-    reports.
-    """
-    if list(arguments[:1]) != ["doctor"]:
-        complain(
-            f"a library cannot be imported: {error}",
-            "run checkmate doctor: it says what is broken, and how to fix it",
-        )
-        return ExitCode.BAD_INPUT
-    parser = argparse.ArgumentParser(prog="checkmate")
-    common = argparse.ArgumentParser(add_help=False)
-    for name in ("--json", "--quiet", "--debug"):
-        common.add_argument(name, action="store_true")
-    add_doctor(parser.add_subparsers(), common)
-    options = parser.parse_args(list(arguments))
-    interrupt = Interrupt()
-    try:
-        with interrupt.listening():
-            return int(options.command(options, interrupt))
-    except (CancelledError, KeyboardInterrupt):
-        complain("interrupted", "")
-        return ExitCode.INTERRUPTED
-    except CheckmateError as wrong:
-        complain(str(wrong), wrong.hint)
-        return wrong.exit_code
-
-
 def _doctor(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if options.output is not None and not options.prove:
         raise UsageError("only --prove writes a report", hint="run: checkmate doctor --prove -o FILE.md")
@@ -100,20 +69,12 @@ def _doctor(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _diagnosis(limit_s: float, report: Any, interrupt: Interrupt) -> Diagnosis:
-    from checkmate.doctor.lines import diagnose
-    from checkmate.doctor.look import look_around
-
     started = time.monotonic()
     facts = look_around(limit_s=limit_s, report=report, cancelled=interrupt)
     return diagnose(facts, time.monotonic() - started)
 
 
 def _prove(options: argparse.Namespace, diagnosis: Diagnosis, output: Path, interrupt: Interrupt) -> int:
-    from datetime import datetime
-
-    from checkmate.doctor.proofs import prove
-    from checkmate.doctor.rendering import prove_report
-
     if not options.json:
         _show(options, diagnosis)
     proofs: list[Proof] = []
@@ -159,14 +120,10 @@ def _show(options: argparse.Namespace, diagnosis: Diagnosis) -> None:
     if options.json:
         _emit_json(diagnosis.to_json())
         return
-    from checkmate.doctor.rendering import lines_on_screen
-
     emit(lines_on_screen(diagnosis, sys.stdout))
 
 
 def _show_proofs(proofs: list[Proof], diagnosis: Diagnosis, output: Path) -> None:
-    from checkmate.doctor.rendering import proofs_on_screen
-
     if proofs:
         emit(proofs_on_screen(proofs, sys.stdout))
     else:

@@ -2,27 +2,34 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from checkmate.cli import common_options, output
 from checkmate.errors import UsageError
+from checkmate.records.memory import MemoryRecord, ReadRecord
+from checkmate.records.read import read_record
+from checkmate.records.words import (
+    facts,
+    headline,
+    left_out,
+    next_commands,
+    row_name,
+    rows,
+    share,
+    to_json,
+    why,
+    why_no_layers,
+)
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, plural
 
-if TYPE_CHECKING:
-    from checkmate.records.memory import MemoryRecord, ReadRecord
-
 _ROWS = 20
 
 
-def add_explain(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "explain",
-        common,
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _explain,
-        "say what filled the memory, from an out-of-memory log or a profile of TensorFlow",
         "Read an out-of-memory error in a log, or a profile: what was asked for, what was in use by layer or "
         "by size, and what was free but in too small pieces. TensorFlow is not needed for it.",
         example="checkmate explain train.log --model unet   or: checkmate explain logs/",
@@ -53,9 +60,6 @@ def add_explain(commands: Any, common: Any) -> None:
 
 
 def _explain(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.records.read import read_record
-    from checkmate.records.words import next_commands, to_json
-
     with progress_line(quiet=options.quiet) as report:
         reading = read_record(options.file, report, interrupt)
     if options.record > len(reading.records):
@@ -73,8 +77,6 @@ def _explain(options: argparse.Namespace, interrupt: Interrupt) -> int:
 def _lines(
     options: argparse.Namespace, reading: ReadRecord, record: MemoryRecord, following: list[str]
 ) -> list[str]:
-    from checkmate.records.words import facts, headline, left_out, why, why_no_layers
-
     several = len(reading.records)
     which = f" (record {options.record} of {several})" if several > 1 else ""
     return [
@@ -89,8 +91,6 @@ def _lines(
 
 
 def _table(record: MemoryRecord, *, by_size: bool, most: int) -> list[str]:
-    from checkmate.records.words import row_name, rows, share
-
     listed = rows(record, by_size=by_size)
     if not listed:
         return []

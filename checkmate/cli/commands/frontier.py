@@ -3,28 +3,30 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from checkmate import python_api
+from checkmate.charts.frontier import svg_text
 from checkmate.cli import common_options, output
 from checkmate.errors import UsageError
+from checkmate.formats.files import require_writable, write_bytes, write_json
+from checkmate.frontiers.summary import TradeOff
+from checkmate.frontiers.table import csv_text, facts, text
+from checkmate.graphs.by_name import read_or_build
+from checkmate.ir.graph import Graph
+from checkmate.ir.result import SolveStatus
+from checkmate.solvers.registry import BASELINES
 from checkmate.terminal import Interrupt
 from checkmate.units import Budget, parse_budget
-
-if TYPE_CHECKING:
-    from checkmate.frontiers.summary import TradeOff
-    from checkmate.ir.graph import Graph
 
 _COUNT, _MOST = 12, 999
 _ENDINGS = (".svg", ".csv", ".json", ".json.gz")
 
 
-def add_frontier(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "frontier",
-        common,
+def add_frontier(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _frontier,
-        "trace the trade-off curve: extra cost at many budgets, with bounds and baselines",
         "Show the cheapest schedule for each budget, the lower bound for any order of execution, and the "
         "known checkpointing strategies. Ctrl-C keeps what was found. Exit codes: 0 some budget has a "
         "schedule, 3 all are proved infeasible, 4 none was found.",
@@ -93,11 +95,6 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.formats.files import require_writable
-    from checkmate.frontiers.table import facts, text
-    from checkmate.graphs.by_name import read_or_build
-    from checkmate.ir.result import SolveStatus
-
     common_options.require_counting(options, [options.solver])
     outputs = [_outputs(options.output, path, several=len(options.graphs) > 1) for path in options.graphs]
     _require_different([path for paths in outputs for path in paths])
@@ -122,9 +119,6 @@ def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 def _curves(options: argparse.Namespace, graphs: list[Graph], interrupt: Interrupt) -> list[TradeOff]:
     """After a cancel, curves that were not begun are left out."""
-    from checkmate import python_api
-    from checkmate.solvers.registry import BASELINES
-
     named = BASELINES if options.baseline is None else options.baseline
     asked: dict[str, Any] = {
         "budgets": options.budgets,
@@ -162,10 +156,6 @@ def _require_different(paths: list[Path]) -> None:
 
 
 def write(path: Path, found: TradeOff) -> None:
-    from checkmate.charts.frontier import svg_text
-    from checkmate.formats.files import write_bytes, write_json
-    from checkmate.frontiers.table import csv_text, facts
-
     ending = _ending(path)
     if ending == ".svg":
         write_bytes(path, svg_text(found).encode("utf-8"))

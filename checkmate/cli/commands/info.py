@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkmate import listing
 from checkmate.cli import common_options
 from checkmate.cli.output import graph_facts, show, target_words
+from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_origin import cost_text, elsewhere_words, origin_words, reading_words
 from checkmate.terminal import Interrupt, progress_line
@@ -21,28 +23,24 @@ _NONE = "-"  # in a table of two graphs
 Facts = Mapping[str, Any]
 
 
-def add_info(commands: Any, common: Any) -> None:
-    """Add ``info`` to the parser of all commands."""
-    parser = common_options.add_command(
-        commands, "info", common, _info, "show what a graph holds and what fills its peak"
-    )
+def add_info(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(parser, _info)
     common_options.add_graph(parser)
     parser.add_argument(
         "other", type=Path, metavar="B.json", nargs="?", help="another graph, to show both side by side"
     )
 
 
-def add_list(commands: Any, common: Any) -> None:
-    """Add ``list`` to the parser of all commands."""
-    parser = common_options.add_command(
-        commands, "list", common, _list, "list what is available, and why something is not"
-    )
+def add_list(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(parser, _list, tensorflow=_traces)
     parser.add_argument("what", choices=("solvers", "devices", "loaders", "exporters", "models"))
 
 
-def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import listing
+def _traces(options: argparse.Namespace) -> bool:
+    return bool(options.what == "devices")
 
+
+def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
     with progress_line(quiet=options.quiet):
         rows = listing.listing(options.what)
     show(options.json, {options.what: rows}, _listing_text(rows))
@@ -50,8 +48,6 @@ def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _info(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.graphs.by_name import read_or_build
-
     with progress_line(quiet=options.quiet):
         graphs = [read_or_build(path) for path in (options.graph, options.other) if path is not None]
         facts = [graph_facts(graph, detailed=True) for graph in graphs]

@@ -4,28 +4,34 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from checkmate.cli import common_options, output
 from checkmate.cli.commands import max_batch_text, max_input
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, NoScheduleError, UsageError
+from checkmate.formats import write_graph, write_schedule
+from checkmate.formats.files import require_writable
+from checkmate.graphs.by_name import names_graph
+from checkmate.ir.graph import Graph
+from checkmate.largest.batch import MaxBatch, max_batch
+from checkmate.largest.measured import MeasuredSize
+from checkmate.largest.of_model import (
+    LargestBatch,
+    graph_or_request,
+    measured_batch,
+    require_measurable,
+    scaling_of,
+)
+from checkmate.largest.on_engine import max_batches_on
 from checkmate.progress import Report, stop_if
+from checkmate.request import ModelRequest
 from checkmate.terminal import Interrupt, progress_line
 
-if TYPE_CHECKING:
-    from checkmate.ir.graph import Graph
-    from checkmate.largest.batch import MaxBatch
-    from checkmate.largest.measured import MeasuredSize
-    from checkmate.request import ModelRequest
 
-
-def add_max_batch(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "max-batch",
-        common,
+def add_max_batch(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _max_batch,
-        "find the largest batch that fits a budget",
         "Find the largest batch whose schedule fits the budget within an extra cost. A graph is extrapolated "
         "from its own batch; a model is traced at two, with operation counts as costs.",
         example="checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
@@ -136,11 +142,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def traces(options: argparse.Namespace) -> bool:
-    if options.command is not _max_batch:
-        return False
-    from checkmate.graphs.by_name import names_graph
-
+def _traces(options: argparse.Namespace) -> bool:
     return not all(map(names_graph, options.models))
 
 
@@ -156,18 +158,11 @@ class _Subject:
         return [path for path in (self.schedule, self.graph_file) if path is not None]
 
     def read(self) -> Graph | ModelRequest:
-        from checkmate.ir.graph import Graph
-        from checkmate.largest.of_model import graph_or_request
-
         found = graph_or_request(self.name, self.options.batch_size)
         return found if isinstance(found, Graph) else common_options.model_request(self.options, self.name)
 
 
 def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.formats.files import require_writable
-    from checkmate.graphs.by_name import names_graph
-    from checkmate.largest.of_model import require_measurable
-
     several = len(options.models) > 1
     subjects = [_Subject(options, name, *_files(options, name, several=several)) for name in options.models]
     files = [path for each in subjects for path in each.files]
@@ -198,10 +193,6 @@ def _found(
     report: Report,
     interrupt: Interrupt,
 ) -> list[MaxBatch | CheckmateError]:
-    from checkmate.largest.batch import max_batch
-    from checkmate.largest.of_model import scaling_of
-    from checkmate.largest.on_engine import max_batches_on
-
     scalings = [
         scaling_of(
             each,
@@ -238,9 +229,6 @@ def _measured(
     report: Report,
     interrupt: Interrupt,
 ) -> MeasuredSize:
-    from checkmate.largest.measured import MeasuredSize
-    from checkmate.largest.of_model import measured_batch
-
     if isinstance(found, CheckmateError) or interrupt.asked:
         return MeasuredSize(note="interrupted")
     return measured_batch(
@@ -333,9 +321,6 @@ def _require_different(paths: list[Path]) -> None:
 
 def _write(found: MaxBatch, measured: MeasuredSize, subject: _Subject) -> None:
     """If a batch was measured, the graph that was traced there is written, ready to be exported."""
-    from checkmate.formats import write_graph, write_schedule
-    from checkmate.largest.of_model import LargestBatch
-
     best = LargestBatch(found, measured)
     if subject.graph_file is not None:
         write_graph(subject.graph_file, best.graph)

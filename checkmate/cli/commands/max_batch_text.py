@@ -2,20 +2,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from checkmate.largest.batch import MaxBatch, forward_cost
+from checkmate.largest.input_size import MaxInput
+from checkmate.largest.measured import MeasuredSize
 from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
-if TYPE_CHECKING:
-    from checkmate.largest.batch import MaxBatch
-    from checkmate.largest.input_size import MaxInput
-    from checkmate.largest.measured import MeasuredSize
-
 
 def facts(found: MaxBatch, measured: MeasuredSize) -> dict[str, Any]:
-    from checkmate.largest.batch import forward_cost
-
     result, graph = found.result, found.graph
     assert result.cost is not None
     forward = forward_cost(graph)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from checkmate.cli import common_options, output
 from checkmate.cli.commands.max_batch_text import answer_facts, measured_facts, measured_lines
 from checkmate.errors import ExitCode
+from checkmate.formats import write_graph, write_schedule
+from checkmate.graphs.paper import is_paper_name
+from checkmate.largest.input_size import MaxInput, max_input
+from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
+from checkmate.largest.of_model import require_measurable, why_not_measured
+from checkmate.largest.sized_steps import STEP, USUAL_SHAPE, Size, SizedStep, size_at, sized_step
 from checkmate.progress import Report
+from checkmate.solvers.problem import SolveOptions
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
-
-if TYPE_CHECKING:
-    from checkmate.largest.input_size import MaxInput
-    from checkmate.largest.measured import MeasuredSize
-    from checkmate.largest.sized_steps import Size, SizedStep
 
 _QUICK = 224  # greatest height in pixels of the step that is timed first
 
@@ -25,13 +27,6 @@ _QUICK = 224  # greatest height in pixels of the step that is timed first
 def run(
     options: argparse.Namespace, interrupt: Interrupt, schedule: Path | None, graph_file: Path | None
 ) -> int:
-    from checkmate.formats import write_graph, write_schedule
-    from checkmate.graphs.paper import is_paper_name
-    from checkmate.largest.input_size import max_input
-    from checkmate.largest.measured import MeasuredSize
-    from checkmate.largest.of_model import require_measurable, why_not_measured
-    from checkmate.largest.sized_steps import size_at, sized_step
-
     how: Any = {
         "a_model": not is_paper_name(options.model),
         "measure": options.measure,
@@ -75,10 +70,6 @@ def run(
 def _measured(
     options: argparse.Namespace, found: MaxInput, step: SizedStep, report: Report, interrupt: Interrupt
 ) -> MeasuredSize:
-    from checkmate.largest.measured import SizeSteps, measure_largest
-    from checkmate.largest.sized_steps import STEP, USUAL_SHAPE, size_at
-    from checkmate.solvers.problem import SolveOptions
-
     # A small one, no larger than the size found, is timed first.
     quick = size_at(max(1, min(found.size[0], _QUICK) // STEP), step.aspect)
     request = replace(
@@ -113,8 +104,6 @@ def facts(found: MaxInput) -> dict[str, Any]:
 
 
 def text(found: MaxInput) -> str:
-    from checkmate.largest.sized_steps import STEP
-
     result, graph = found.result, found.graph
     assert result.cost is not None and result.peak_bytes is not None
     memory = f"above {_pixels(found.memory_size)} one op alone needs more than the budget"

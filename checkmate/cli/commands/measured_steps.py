@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from checkmate import planning
 from checkmate.cli import common_options, output
 from checkmate.cli.step_report import profile_text, report_text
 from checkmate.errors import ExitCode
+from checkmate.formats import write_graph
+from checkmate.formats.files import require_writable
+from checkmate.formats.schedule import report_to_json
+from checkmate.ir.result import VerificationReport
+from checkmate.solvers.registry import find_solver
 from checkmate.terminal import Interrupt
 
-if TYPE_CHECKING:
-    from checkmate.ir.result import VerificationReport
 
-
-def add_profile(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "profile",
-        common,
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _profile,
-        "trace a model's training step and find the cost of every op",
         example="checkmate profile keras.applications.ResNet50 -b 8 -o resnet50.json",
         tensorflow=True,
     )
@@ -32,13 +32,10 @@ def add_profile(commands: Any, common: Any) -> None:
     )
 
 
-def add_export(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "export",
-        common,
+def add_export(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _export,
-        "verify a schedule, and write it as a TensorFlow training graph",
         example="checkmate export keras.applications.ResNet50 schedule.json -g resnet50.json --budget 60% "
         "-o out",
         tensorflow=True,
@@ -47,28 +44,13 @@ def add_export(commands: Any, common: Any) -> None:
     _add_folder(parser)
 
 
-def add_verify(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "verify",
-        common,
-        _verify,
-        "measure a scheduled step, and compare it with the plain step",
-        tensorflow=True,
-    )
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(parser, _verify, tensorflow=True)
     _add_scheduled(parser)
 
 
-def add_run(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "run",
-        common,
-        _run,
-        "profile, solve, measure, verify and export in one go",
-        example="checkmate run unet --budget 60% -o out",
-        tensorflow=True,
-    )
+def add_run(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(parser, _run, example="checkmate run unet --budget 60% -o out", tensorflow=True)
     common_options.add_model(parser)
     parser.add_argument(
         "--budget",
@@ -103,10 +85,6 @@ def _add_scheduled(parser: argparse.ArgumentParser, *, over: str = "") -> None:
 
 
 def _profile(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import planning
-    from checkmate.formats import write_graph
-    from checkmate.formats.files import require_writable
-
     require_writable(options.output)
     graph = planning.profile(
         common_options.model_request(options),
@@ -121,15 +99,11 @@ def _profile(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _verify(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import planning
-
     asked = _scheduled(options, interrupt)
     return _shown(options, planning.verify(**asked, budget=options.budget), None)
 
 
 def _export(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import planning
-
     asked = _scheduled(options, interrupt) | {"directory": options.output}
     if options.budget is None:
         return _shown(options, planning.export(**asked), options.output)
@@ -151,9 +125,6 @@ def _scheduled(options: argparse.Namespace, interrupt: Interrupt) -> dict[str, A
 
 
 def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import planning
-    from checkmate.solvers.registry import find_solver
-
     find_solver(options.solver)
     outcome = planning.run(
         common_options.model_request(options),
@@ -170,7 +141,5 @@ def _run(options: argparse.Namespace, interrupt: Interrupt) -> int:
 
 
 def _shown(options: argparse.Namespace, found: VerificationReport, folder: Path | None) -> int:
-    from checkmate.formats.schedule import report_to_json
-
     output.show(options.json, report_to_json(found), report_text(found, folder))
     return ExitCode.DONE if found.ok else ExitCode.NOT_AS_PROMISED

@@ -2,21 +2,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
+from checkmate import python_api
 from checkmate.cli import common_options, output
 from checkmate.terminal import Interrupt
 
 _TITLE = "Results of Checkmate Explorer"
 
 
-def add_report(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "report",
-        common,
+def add_report(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _report,
-        "make one page of curves and tables from result files",
         "Make one HTML page of curves and tables. Results are what frontier -o curve.json and max-batch "
         "--json write, the folder of a run or an export, a schedule beside its graph, an exploration, a "
         "sweep's journal, or a folder of these. The page needs no other file and can be printed.",
@@ -35,8 +32,6 @@ def add_report(commands: Any, common: Any) -> None:
 
 
 def _report(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate import python_api
-
     found = python_api.report(
         options.results, options.output, title=options.title, quiet=options.quiet, cancelled=interrupt
     )

@@ -6,36 +6,34 @@ import argparse
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from checkmate import planning
 from checkmate.cli import common_options, output
 from checkmate.cli.commands import solve_text
 from checkmate.cli.commands.certify import certified, no_certificate
 from checkmate.errors import CancelledError, UsageError
+from checkmate.formats import write_matrices
+from checkmate.formats.files import require_writable, write_json
+from checkmate.formats.schedule import result_to_json
+from checkmate.graphs.by_name import read_or_build
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.constraints import Constraints
+from checkmate.solvers.portfolio.least_memory import LeastMemory
 from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.registry import find_solver
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget
-
-if TYPE_CHECKING:
-    from checkmate.solvers.portfolio.least_memory import LeastMemory
-
 
 # Of the time limit, and at most so many seconds, to find the least memory for ``--budget min``.
 _MINIMUM_SHARE, _MINIMUM_S = 0.2, 5.0
 
 
-def add_solve(commands: Any, common: Any) -> None:
-    parser = common_options.add_command(
-        commands,
-        "solve",
-        common,
-        _solve,
-        "find a schedule for a budget",
-        example="checkmate solve resnet50.json --budget 60% -o schedule.json",
+def add_solve(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser, _solve, example="checkmate solve resnet50.json --budget 60% -o schedule.json"
     )
     common_options.add_graph(parser)
     asked = parser.add_mutually_exclusive_group(required=True)
@@ -102,8 +100,6 @@ class _Answer:
     least: LeastMemory | None = None
 
     def facts(self) -> dict[str, Any]:
-        from checkmate.formats.schedule import result_to_json
-
         facts = result_to_json(self.graph, self.result)
         if self.least is None:
             return facts
@@ -116,10 +112,6 @@ class _Answer:
 
 
 def _solve(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.formats.files import require_writable
-    from checkmate.graphs.by_name import read_or_build
-    from checkmate.solvers.registry import find_solver
-
     find_solver(options.solver)
     for path in filter(None, (options.output, options.matrices, options.certificate)):
         require_writable(path)
@@ -191,8 +183,6 @@ def _certify(asked: _Question, found: _Answer, options: argparse.Namespace, inte
 
 
 def _answer(asked: _Question, report: Report, cancelled: Cancelled) -> _Answer:
-    from checkmate import planning
-
     if asked.budget is None:
         found = _least(asked, asked.max_overhead, asked.options, report, cancelled)
         return _Answer(asked.graph, found.result, found)
@@ -223,8 +213,6 @@ def _least(
     report: Report,
     cancelled: Cancelled,
 ) -> LeastMemory:
-    from checkmate import planning
-
     return planning.least_memory(
         asked.graph,
         max_overhead=max_overhead,
@@ -235,9 +223,6 @@ def _least(
 
 
 def _write(found: _Answer, schedule: Path | None, matrices: Path | None) -> None:
-    from checkmate.formats import write_matrices
-    from checkmate.formats.files import write_json
-
     if found.result.schedule is None:
         return
     if schedule is not None:

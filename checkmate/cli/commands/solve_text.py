@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from checkmate import planning
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.progress import Cancelled
 from checkmate.solvers.constraints import list_assumptions
+from checkmate.solvers.portfolio.least_memory import LeastMemory
 from checkmate.units import format_bytes, format_bytes_up, format_overhead, format_seconds, plural
-
-if TYPE_CHECKING:
-    from checkmate.solvers.portfolio.least_memory import LeastMemory
 
 
 def solve_text(graph: Graph, result: SolveResult, path: Path | None) -> str:
@@ -83,8 +82,6 @@ def least_facts(found: LeastMemory) -> dict[str, Any]:
 
 
 def least_text(graph: Graph, found: LeastMemory, path: Path | None) -> str:
-    from checkmate import planning
-
     result = found.result
     plain = planning.keep_everything_peak(graph)
     at = "at any cost" if found.max_overhead is None else f"at most {100 * found.max_overhead:g} % extra cost"
@@ -124,8 +121,6 @@ def proof_of(graph: Graph, result: SolveResult, cancelled: Cancelled, *, certifi
     """``verified``: by a certificate that was made and checked now; ``solver``: by the solver alone; or
     nothing is claimed.
     """
-    from checkmate import planning
-
     proved = result.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
     if not proved and (result.status is not SolveStatus.FEASIBLE or result.gap is None):
         return ""

@@ -2,17 +2,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from checkmate.cli import common_options, output
+from checkmate.machine.desktop_entry import data_folder, install_entry, remove_entry
 from checkmate.terminal import Interrupt
+from checkmate.units import plural
 
 
-def add_explore(commands: Any, common: Any) -> None:
-    """Add ``explore`` to the parser of all commands."""
-    parser = common_options.add_command(
-        commands, "explore", common, _explore, "open the window", example="checkmate explore unet"
-    )
+def add_explore(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(parser, _explore, example="checkmate explore unet")
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="a model, a sample, a graph or a saved exploration"
     )
@@ -100,14 +98,10 @@ def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return code
 
 
-def add_desktop(commands: Any, common: Any) -> None:
-    """Add ``desktop`` to the parser of all commands."""
-    parser = common_options.add_command(
-        commands,
-        "desktop",
-        common,
+def add_desktop(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
         _desktop,
-        "add the window to the desktop's applications menu",
         "Write a desktop entry and the icon into your data folder (~/.local/share, or XDG_DATA_HOME). Linux "
         "only; no root rights are needed.",
         example="checkmate desktop",
@@ -116,9 +110,6 @@ def add_desktop(commands: Any, common: Any) -> None:
 
 
 def _desktop(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    from checkmate.machine.desktop_entry import data_folder, install_entry, remove_entry
-    from checkmate.units import plural
-
     data = data_folder()
     files = remove_entry(data) if options.remove else install_entry(data)
     facts = {"removed" if options.remove else "written": [str(path) for path in files]}
