@@ -40,9 +40,8 @@ Member = TypeVar("Member", bound=StrEnum)
 
 
 class TraceOptions(TypedDict, total=False):
-    """How a model is traced, as the fields of ``ModelRequest`` say.
-
-    None leaves what the model or the request says.
+    """How a model is traced, as the fields of ``ModelRequest`` say. None leaves what the model or the request
+    says.
     """
 
     loss: str | None
@@ -83,9 +82,8 @@ def request_of(model: str | Path | ModelRequest, **step: Unpack[StepOptions]) ->
 
 @contextmanager
 def as_request(model: ModelLike, **step: Unpack[StepOptions]) -> Iterator[ModelRequest]:
-    """Yield the request for a Keras model, or for what ``model`` names.
-
-    A Keras model is saved for as long as the block runs, so that other processes can load it.
+    """Yield the request for a Keras model, or for what ``model`` names. A Keras model is saved for as long as
+    the block runs, so that other processes can load it.
     """
     if not _is_keras_model(model):
         yield request_of(model, **step)
@@ -108,7 +106,6 @@ def as_request(model: ModelLike, **step: Unpack[StepOptions]) -> Iterator[ModelR
 
 def request_for(request: ModelRequest, graph: Graph) -> ModelRequest:
     """Return the request for the step that ``graph`` was profiled from, with its batch, loss and shapes.
-
     ``request`` says where the model is, whether its code may run, and what else is to run the step.
     """
     recorded = graph.origin.request

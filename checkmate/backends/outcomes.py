@@ -22,10 +22,9 @@ _NEGLIGIBLE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one run came to.
-
-    ``loss``: None where the step returns no number. ``values``: what is compared, by ``names``. ``state``:
-    the variables after it. ``steps``: how many were run; 0: ``values`` are the gradients of one step.
+    """What one run came to. ``loss``: None where the step returns no number. ``values``: what is compared, by
+    ``names``. ``state``: the variables after it. ``steps``: how many were run; 0: ``values`` are the
+    gradients of one step.
     """
 
     loss: float | None
@@ -37,13 +36,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far what two steps came to is apart.
-
-    ``bitwise``: not at all. ``whole_equal``: whole numbers, keys and truth values are the same. ``overall``:
-    of all real numbers together, ‖difference‖ / ‖expected‖. ``worst``: the largest relative error of one
-    array, which is ``where``. ``largest``: which array differs most, and by how much of the largest one: a
-    gradient that is zero but for rounding is nothing beside the others. Errors are infinite where one of two
-    values alone is not finite. ``count``: of arrays.
+    """How far what two steps came to is apart. ``bitwise``: not at all. ``whole_equal``: whole numbers, keys
+    and truth values are the same. ``overall``: of all real numbers together, ‖difference‖ / ‖expected‖.
+    ``worst``: the largest relative error of one array, which is ``where``. ``largest``: which array differs
+    most, and by how much of the largest one: a gradient that is zero but for rounding is nothing beside the
+    others. Errors are infinite where one of two values alone is not finite. ``count``: of arrays.
     """
 
     bitwise: bool
@@ -80,9 +77,8 @@ def difference(found: Outcome, expected: Outcome) -> Difference:
 
 
 def compared(reference: Outcome, again: Outcome, found: Outcome) -> dict[str, Any]:
-    """Return how far ``found`` is from ``reference``, as JSON-able data; ``again``:
-
-    another run of the latter.
+    """Return how far ``found`` is from ``reference``, as JSON-able data; ``again``: another run of the
+    latter.
     """
     apart = difference(found, reference)
     return {
@@ -103,7 +99,6 @@ def reported_seconds(
     graph: Graph, cost: float, measured: float | None, plain_measured: float | None
 ) -> dict[str, float | None]:
     """Return the seconds of a scheduled step of ``cost`` and of the plain step, predicted and measured.
-
     ``predicted_today`` is scaled by how long the plain step takes now.
     """
     in_seconds = graph.cost_unit is CostUnit.SECONDS
@@ -118,10 +113,9 @@ def reported_seconds(
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray, scale: float) -> float:
-    """Return how much ``found`` differs from ``expected``, relatively.
-
-    ‖found − expected‖ / max(‖expected‖, 10⁻⁴ ``scale``) in double precision, where ``scale`` is the norm of
-    all gradients together. Infinity where one of them alone is not finite in some place.
+    """Return how much ``found`` differs from ``expected``, relatively. ‖found − expected‖ / max(‖expected‖,
+    10⁻⁴ ``scale``) in double precision, where ``scale`` is the norm of all gradients together. Infinity where
+    one of them alone is not finite in some place.
     """
     return _share(total_norm([_apart(found, expected)]), max(finite_norm([expected]), _NEGLIGIBLE * scale))
 
@@ -155,9 +149,8 @@ def _wide(tensor: np.ndarray) -> np.ndarray:
 
 
 def _apart(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return ``found`` − ``expected`` in double precision.
-
-    It is 0 where both are the same, NaN and infinities too, and infinity where only one of them is finite.
+    """Return ``found`` − ``expected`` in double precision. It is 0 where both are the same, NaN and
+    infinities too, and infinity where only one of them is finite.
     """
     got, wanted = _wide(found), _wide(expected)
     same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))

@@ -54,9 +54,8 @@ class Allowed:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A schedule that was measured or compiled, whose step showed ``expected_bytes``.
-
-    ``notes``: what the report says of how it was found.
+    """A schedule that was measured or compiled, whose step showed ``expected_bytes``. ``notes``: what the
+    report says of how it was found.
     """
 
     result: SolveResult
@@ -65,9 +64,8 @@ class Fitted:
 
 
 class PlannedStep(ABC):
-    """One training step of one backend, on its way from a budget to an export.
-
-    ``supplied``: a schedule of a file, made one of this step.
+    """One training step of one backend, on its way from a budget to an export. ``supplied``: a schedule of a
+    file, made one of this step.
     """
 
     supplied: SolveResult | None
@@ -158,10 +156,9 @@ class MeteredStep(PlannedStep):
 
 @dataclass(frozen=True, eq=False)
 class Compiled(Generic[Way, Made]):
-    """A schedule that was compiled in one way.
-
-    ``temporary``: the bytes between arguments and results. ``cost``: in the graph's unit. ``price``: what it
-    probably takes as it was compiled, to choose among several.
+    """A schedule that was compiled in one way. ``temporary``: the bytes between arguments and results.
+    ``cost``: in the graph's unit. ``price``: what it probably takes as it was compiled, to choose among
+    several.
     """
 
     schedule: Schedule
@@ -173,13 +170,12 @@ class Compiled(Generic[Way, Made]):
 
 
 class Compiler(ABC, Generic[Way, Made]):
-    """Compiles the schedules of one graph of a step.
-
-    ``ways``: in the order in which they are tried; ``usual`` of them for each schedule, all for the smallest.
-    ``rate``: the bytes that it takes for each of the graph's, as far as is known. ``near``: of the room; a
-    schedule that takes more in one way is not tried in another. ``near_order``: the same, for the plain
-    order. ``says_least``: whether the smallest is compiled in all ways where nothing fits. ``segments``:
-    schedules that recompute whole segments are preferred.
+    """Compiles the schedules of one graph of a step. ``ways``: in the order in which they are tried;
+    ``usual`` of them for each schedule, all for the smallest. ``rate``: the bytes that it takes for each of
+    the graph's, as far as is known. ``near``: of the room; a schedule that takes more in one way is not tried
+    in another. ``near_order``: the same, for the plain order. ``says_least``: whether the smallest is
+    compiled in all ways where nothing fits. ``segments``: schedules that recompute whole segments are
+    preferred.
     """
 
     graph: Graph
@@ -218,11 +214,9 @@ class Compiler(ABC, Generic[Way, Made]):
 
 @dataclass(frozen=True, eq=False)
 class CompiledFit(Generic[Way, Made]):
-    """How a compiled step meets a budget.
-
-    ``chosen``: None: the step stays plain. ``graph``: None where that was clear before it was needed.
-    ``result``: what solving gave its schedule. ``compilations`` took ``compile_seconds``, the plain step's
-    included.
+    """How a compiled step meets a budget. ``chosen``: None: the step stays plain. ``graph``: None where that
+    was clear before it was needed. ``result``: what solving gave its schedule. ``compilations`` took
+    ``compile_seconds``, the plain step's included.
     """
 
     graph: Graph | None
@@ -308,9 +302,8 @@ class CompiledStep(PlannedStep):
         return self.compilation.plain_bytes
 
     def own_budget(self) -> Allowed:
-        """Return what the compiler takes at the supplied budget:
-
-        of the graph's bytes as many as in the plain step.
+        """Return what the compiler takes at the supplied budget: of the graph's bytes as many as in the plain
+        step.
         """
         assert self.supplied is not None
         graph, fixed = self.graph, self.compilation.fixed_bytes
@@ -348,10 +341,9 @@ class StepSolver(BudgetSolver, Protocol):
 
 
 class Backend(Protocol):
-    """What computes steps, as Keras is set up: how a request comes to a graph, and to a step.
-
-    ``attempt_s``: the time limit of a solve, where the user gives none. ``counted``: solves count moves, not
-    seconds, so that a step is planned in the same way again.
+    """What computes steps, as Keras is set up: how a request comes to a graph, and to a step. ``attempt_s``:
+    the time limit of a solve, where the user gives none. ``counted``: solves count moves, not seconds, so
+    that a step is planned in the same way again.
     """
 
     attempt_s: float

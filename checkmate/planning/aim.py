@@ -28,9 +28,8 @@ class Reading:
 
 
 class Aim:
-    """Decides which budget in requested bytes to solve for next, where a step may show ``room`` bytes.
-
-    Solve for ``target`` and call ``took`` or ``found_nothing``, until ``settled``.
+    """Decides which budget in requested bytes to solve for next, where a step may show ``room`` bytes. Solve
+    for ``target`` and call ``took`` or ``found_nothing``, until ``settled``.
     """
 
     def __init__(
@@ -45,12 +44,10 @@ class Aim:
         worth: float = WORTH,
         whole: int = 0,
     ) -> None:
-        """Begin with ``target``.
-
-        ``rate``: what a step shows for each requested byte, as far as it is known, ``least_rate`` at least.
-        ``base_cost``: of computing everything once. ``used``: the share of the room that is enough;
-        ``worth``: the share of the cost that is worth another schedule. ``whole`` is solved for where nothing
-        is found for a first target.
+        """Begin with ``target``. ``rate``: what a step shows for each requested byte, as far as it is known,
+        ``least_rate`` at least. ``base_cost``: of computing everything once. ``used``: the share of the room
+        that is enough; ``worth``: the share of the cost that is worth another schedule. ``whole`` is solved
+        for where nothing is found for a first target.
         """
         self.room, self.target = room, target
         self.settled = False

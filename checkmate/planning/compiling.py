@@ -63,9 +63,8 @@ def _slow_to_compile(seconds: float, most: int) -> str | None:
 
 @dataclass(eq=False)
 class Solves:
-    """The schedules that a solver finds for one graph. Each budget is solved for once.
-
-    ``segments``: schedules that recompute whole segments are preferred. ``results``: of all solves.
+    """The schedules that a solver finds for one graph. Each budget is solved for once. ``segments``:
+    schedules that recompute whole segments are preferred. ``results``: of all solves.
     """
 
     graph: Graph
@@ -76,10 +75,9 @@ class Solves:
     _patience: float = 1.0  # the share of its time limit that the next solve gets
 
     def within(self, asked: int) -> Schedule | None:
-        """Return a schedule that requests ``asked`` bytes; None: none was found.
-
-        Near the least memory a solve may take all of its time and find nothing. So the next one gets half as
-        much. A proof took no more time than it needed.
+        """Return a schedule that requests ``asked`` bytes; None: none was found. Near the least memory a
+        solve may take all of its time and find nothing. So the next one gets half as much. A proof took no
+        more time than it needed.
         """
         if asked not in self._solved:
             self.solver.report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
@@ -94,11 +92,9 @@ class Solves:
         return self._solved[asked]
 
     def least(self) -> Schedule:
-        """Return the schedule with the least memory that solving finds.
-
-        A fast heuristic finds the first; where ops read many values at once, as fusions do, it may need four
-        times what a solver needs. So that is asked a few times, each halfway between what is too little and
-        what is known.
+        """Return the schedule with the least memory that solving finds. A fast heuristic finds the first;
+        where ops read many values at once, as fusions do, it may need four times what a solver needs. So that
+        is asked a few times, each halfway between what is too little and what is known.
         """
         known = self.solver.minimum(self.graph)
         best, low = known.schedule, known.bound.bytes
@@ -130,7 +126,6 @@ class Solves:
 
 class CompiledSearch(Generic[Way, Made]):
     """Looks for schedules of one step by compiling them. What was compiled is known to later searches.
-
     ``request`` is told where the step is slow to compile.
     """
 
@@ -146,9 +141,8 @@ class CompiledSearch(Generic[Way, Made]):
         self._compilations, self._seconds = 1, step.plain_seconds
 
     def fit(self, goal: int) -> CompiledFit[Way, Made]:
-        """Return the cheapest schedule whose compiled step takes ``goal`` bytes, else the closest.
-
-        The step stays plain where that keeps the budget, or where nothing takes less.
+        """Return the cheapest schedule whose compiled step takes ``goal`` bytes, else the closest. The step
+        stays plain where that keeps the budget, or where nothing takes less.
         """
         step = self._step
         if step.plain_bytes <= goal:
@@ -210,10 +204,9 @@ class CompiledSearch(Generic[Way, Made]):
         return GroupSearch(self, self._solves_of(compiler), room, compiler, most)
 
     def _search_all(self, searches: Sequence[GroupSearch[Way, Made]], room: int) -> None:
-        """Search with one group of ways after another, until what fits is good.
-
-        The order alone comes first, in all of them: it recomputes nothing. Where only a later group holds it,
-        that is good enough if recomputing costs about as much as the ties of all steps.
+        """Search with one group of ways after another, until what fits is good. The order alone comes first,
+        in all of them: it recomputes nothing. Where only a later group holds it, that is good enough if
+        recomputing costs about as much as the ties of all steps.
         """
         for search in searches if len(searches) > 1 else ():
             search.try_order_alone()
@@ -280,9 +273,8 @@ class CompiledSearch(Generic[Way, Made]):
         )
 
     def _result_of(self, schedule: Schedule, results: Sequence[SolveResult]) -> SolveResult:
-        """Return what solving gave ``schedule``; else it is the plain order.
-
-        What was proved of a graph of the same ops that counts less does not hold for the step's own.
+        """Return what solving gave ``schedule``; else it is the plain order. What was proved of a graph of
+        the same ops that counts less does not hold for the step's own.
         """
         graph = self._step.graph
         for result in results:
@@ -397,10 +389,8 @@ class GroupSearch(Generic[Way, Made]):
             left, rate = left - 1, min(rate or math.inf, found.temporary / requested)
 
     def _try(self, schedule: Schedule, ways: Sequence[Way], near: float | None = None) -> Compiled[Way, Made]:
-        """Compile a schedule in one way after another; return the smallest.
-
-        It ends with the first that keeps the budget, or is far over it. The ways come first that took the
-        least of the schedules before.
+        """Compile a schedule in one way after another; return the smallest. It ends with the first that keeps
+        the budget, or is far over it. The ways come first that took the least of the schedules before.
         """
         found = [each for each in self.tried if schedule.same_steps(each.schedule) and each.way in ways]
         for way in sorted(ways, key=self._wins, reverse=True):

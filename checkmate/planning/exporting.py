@@ -171,10 +171,8 @@ def exported_within(planning: StepPlanning, budget: Budget, directory: Path) -> 
 
 
 def goal_after_reload(goal: int, allowed: int, expected: int, shown: int) -> int:
-    """Return what the next schedule may show, in bytes.
-
-    The last one was ``expected`` to show less than it did (``shown``); the next may show as much, or as many
-    times, more.
+    """Return what the next schedule may show, in bytes. The last one was ``expected`` to show less than it
+    did (``shown``); the next may show as much, or as many times, more.
     """
     by_difference = goal - (shown - allowed) - int((1 - _SAFETY) * allowed)
     by_ratio = int(_SAFETY * allowed * expected / shown)

@@ -27,10 +27,8 @@ _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out o
 
 @dataclass(frozen=True, eq=False)
 class BudgetFit:
-    """What was reached for ``allowed_bytes`` on the meter.
-
-    ``result``: the last solve. ``measured``: what a fresh process showed; None where nothing ran, ``ran_out``
-    says why. ``attempts``: schedules measured.
+    """What was reached for ``allowed_bytes`` on the meter. ``result``: the last solve. ``measured``: what a
+    fresh process showed; None where nothing ran, ``ran_out`` says why. ``attempts``: schedules measured.
     """
 
     allowed_bytes: int
@@ -148,7 +146,6 @@ class Candidate:
 
 class PredictedSearch:
     """Solves for one target after another until a schedule should fit, by the allocator's replica.
-
     ``allowed``: what the meter may show. A schedule that should be over is arranged before another is solved
     for. ``last``: the last result, whatever it was.
     """

@@ -22,9 +22,8 @@ from checkmate.units import Budget
 
 @dataclass(frozen=True, eq=False)
 class SolveRequest:
-    """A schedule that is asked for:
-
-    ``target`` requested bytes, ``seconds`` of time (None: the user's own limit).
+    """A schedule that is asked for: ``target`` requested bytes, ``seconds`` of time (None: the user's own
+    limit).
     """
 
     graph: Graph
@@ -35,11 +34,9 @@ class SolveRequest:
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest:
-    """What the user wants of a training step.
-
-    ``quiet``: neither progress nor a line for each plan on standard error. ``store`` keeps plans for later
-    runs; None: none are kept. ``wait``: training waits until the search is over. ``target``: what runs the
-    step; None: what the model says.
+    """What the user wants of a training step. ``quiet``: neither progress nor a line for each plan on
+    standard error. ``store`` keeps plans for later runs; None: none are kept. ``wait``: training waits until
+    the search is over. ``target``: what runs the step; None: what the model says.
     """
 
     budget: Budget

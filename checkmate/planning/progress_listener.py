@@ -34,10 +34,9 @@ class Following(Listener):
 
 
 class UntilSettled(Following):
-    """Follows a solve for a step that is measured, until it has settled.
-
-    It has when less than a thousandth of the step's cost can be gained, as the bound proves, or when no such
-    gain was found for ``patience_s`` seconds: a step's time varies by far more from run to run.
+    """Follows a solve for a step that is measured, until it has settled. It has when less than a thousandth
+    of the step's cost can be gained, as the bound proves, or when no such gain was found for ``patience_s``
+    seconds: a step's time varies by far more from run to run.
     """
 
     def __init__(self, graph: Graph, report: Report, cancelled: Cancelled, patience_s: float) -> None:

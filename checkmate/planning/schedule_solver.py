@@ -27,10 +27,9 @@ _WORTH = 0.02  # of the whole cost: so much more may a schedule cost that recomp
 
 @dataclass(frozen=True, eq=False)
 class ScheduleSolver:
-    """A solver with its options and constraints.
-
-    ``counted``: ``auto`` counts moves instead of seconds, so that a graph and a budget give the same schedule
-    again, on a busy machine too. Else a solve ends when it has settled (``UntilSettled``).
+    """A solver with its options and constraints. ``counted``: ``auto`` counts moves instead of seconds, so
+    that a graph and a budget give the same schedule again, on a busy machine too. Else a solve ends when it
+    has settled (``UntilSettled``).
     """
 
     name: str
@@ -64,7 +63,6 @@ class ScheduleSolver:
         self, graph: Graph, budget_bytes: int, options: SolveOptions, heard: Listener
     ) -> SolveResult:
         """Make about as many moves as the limit has time for; only a far slower machine meets the limit.
-
         Where they find nothing, ``auto`` is asked, which also proves that there is none.
         """
         moves = max(1, min(int(options.time_limit_s * _PER_SECOND / graph.n), _PER_PAIR * graph.n**2))
@@ -120,14 +118,13 @@ class ScheduleSolver:
         return run_once_bound(constrained(graph, self.constraints or Constraints())).bytes
 
     def in_segments(self, graph: Graph, found: SolveResult) -> SolveResult:
-        """Return a schedule of whole segments within the same budget, or ``found``.
-
-        Each run of recomputations waits for what comes before it, and XLA fuses nothing across that.
-        ``chain`` recomputes whole segments at once, so it has few runs. A GPT within 30 % of its temporaries,
-        compiled for an H200, took 6,560 MiB and moved a tenth fewer bytes than by the general search; an
-        MLP-Mixer within 45 %, on a CPU, took 8 % more time and not 29 %. It is taken where it costs hardly
-        more than ``found``; what was proved there holds for it, if under the same assumptions. A solver that
-        was named is taken at its word.
+        """Return a schedule of whole segments within the same budget, or ``found``. Each run of
+        recomputations waits for what comes before it, and XLA fuses nothing across that. ``chain`` recomputes
+        whole segments at once, so it has few runs. A GPT within 30 % of its temporaries, compiled for an
+        H200, took 6,560 MiB and moved a tenth fewer bytes than by the general search; an MLP-Mixer within 45
+        %, on a CPU, took 8 % more time and not 29 %. It is taken where it costs hardly more than ``found``;
+        what was proved there holds for it, if under the same assumptions. A solver that was named is taken at
+        its word.
         """
         if self.name != "auto" or found.cost is None or found.schedule is None:
             return found

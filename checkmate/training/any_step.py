@@ -36,10 +36,8 @@ from checkmate.training.wording import not_planned
 
 @dataclass(frozen=True, eq=False)
 class AnyStep(LiveStep):
-    """A step of the user's own for one layout of its arguments.
-
-    ``unplanned``: the concrete function as TensorFlow runs it by itself. ``strategy``: on whose replicas it
-    runs; None: on one device.
+    """A step of the user's own for one layout of its arguments. ``unplanned``: the concrete function as
+    TensorFlow runs it by itself. ``strategy``: on whose replicas it runs; None: on one device.
     """
 
     structure: Returned

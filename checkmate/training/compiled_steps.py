@@ -109,9 +109,8 @@ class CompiledSteps:
         return CompiledPlan(layout, step, fit, _sentence(step, fit))
 
     def _limit_of(self, step: _LiveXla, search: CompiledSearch[WaitPolicy, XlaMemory]) -> int:
-        """Return what arguments, results and temporaries may take in all.
-
-        A share is of the plain step as XLA compiles it; ``min`` is what the least memory known takes.
+        """Return what arguments, results and temporaries may take in all. A share is of the plain step as XLA
+        compiles it; ``min`` is what the least memory known takes.
         """
         if self._limit is None:
             budget = self.request.budget

@@ -23,9 +23,8 @@ class Functions:
         self._made: dict[tuple[Key, ...], tuple[list[Schedule | None], Any]] = {}
 
     def run(self, layouts: Sequence[BatchLayout], body: Callable[..., Any], *given: Any) -> Any:
-        """Run ``body`` on what is ``given``, compiled for ``layouts`` and their present schedules.
-
-        Where the schedules cannot be emitted, the plain steps run.
+        """Run ``body`` on what is ``given``, compiled for ``layouts`` and their present schedules. Where the
+        schedules cannot be emitted, the plain steps run.
         """
         key, schedules = tuple(layout.key for layout in layouts), self._schedules(layouts)
         if key in self._made:

@@ -28,10 +28,9 @@ _END_S = 10.0  # a solver that was told to stop does so sooner
 
 
 class Improvement:
-    """The rest of a ``search`` whose first schedule ran.
-
-    ``go_on_until`` does it here. ``begin`` leaves solving to a thread; then call ``go_on`` between two
-    batches, and ``rest`` where training ends. ``over``: nothing is left to try.
+    """The rest of a ``search`` whose first schedule ran. ``go_on_until`` does it here. ``begin`` leaves
+    solving to a thread; then call ``go_on`` between two batches, and ``rest`` where training ends. ``over``:
+    nothing is left to try.
     """
 
     def __init__(self, search: PlanSearch) -> None:

@@ -35,9 +35,8 @@ from checkmate.solvers.problem import SolveOptions
 
 @dataclass(frozen=True, eq=False)
 class JaxRequest(PlanRequest):
-    """What is wanted of a step of JAX.
-
-    ``whole``: the budget counts arguments and results, too. ``donated`` is None where the step itself says.
+    """What is wanted of a step of JAX. ``whole``: the budget counts arguments and results, too. ``donated``
+    is None where the step itself says.
     """
 
     whole: bool = True
@@ -66,9 +65,8 @@ class JaxPlanner:
         return planned(lambda: self.plan(args), as_before, self.request.on_miss, example=example)
 
     def plan(self, args: Sequence[Any], *, part: bool = False) -> JaxPlan:
-        """Return the plan for such arguments.
-
-        ``part``: it has to hold inside of other programs too, which are compiled without options.
+        """Return the plan for such arguments. ``part``: it has to hold inside of other programs too, which
+        are compiled without options.
         """
         key = _layout(args, self.request.static)
         part = part or are_traced(jax.tree.leaves(dynamic_arguments(args, self.request.static)))

@@ -126,11 +126,10 @@ _SOURCES = frozenset(each.value for each in PeakSource)
 
 
 def name_of(step: LiveStep, request: PlanRequest) -> str:
-    """Return a hash of all that decides what is measured of ``step``, hexadecimal.
-
-    Its first digits are of the step's ops and of what is wanted alone, so that a plan of the same step made
-    with other versions or on another device can be told of. What others hold of the device, and the limit of
-    a share, are numbers that what is kept is held against.
+    """Return a hash of all that decides what is measured of ``step``, hexadecimal. Its first digits are of
+    the step's ops and of what is wanted alone, so that a plan of the same step made with other versions or on
+    another device can be told of. What others hold of the device, and the limit of a share, are numbers that
+    what is kept is held against.
     """
     graph, budget, options = step.graph, request.budget, request.solver.options
     chosen = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
@@ -255,9 +254,8 @@ def _memory_limits(device: Any) -> list[Any]:
 
 
 def _ops(step: LiveStep) -> Iterator[str]:
-    """Yield a line per traced op, with bodies of loops.
-
-    Names are left out: Keras counts them on within a process.
+    """Yield a line per traced op, with bodies of loops. Names are left out: Keras counts them on within a
+    process.
     """
     for op in step.folded.structure.ops:
         yield f"{op.type} {[(tensor.dtype.name, str(tensor.shape)) for tensor in op.outputs]}\n"

@@ -33,9 +33,8 @@ Logs = dict[str, tf.Tensor]
 
 
 def replace_training(model: Any, request: PlanRequest) -> None:
-    """Let ``model`` train by schedules that keep the budget.
-
-    Plans are made at the first batch of each layout and kept until the model is compiled again.
+    """Let ``model`` train by schedules that keep the budget. Plans are made at the first batch of each layout
+    and kept until the model is compiled again.
     """
     require_trainable(model)
     phases = Phases()

@@ -33,9 +33,8 @@ _DIGITS = 5  # of the seconds of an op that are kept
 
 
 def shift_of(kept: KeptPlan, trials: Trials) -> int:
-    """Return how much more others hold now than when ``kept`` was measured.
-
-    0 where that is no more than batches that a data set prepares or not, and the plan fits all the same.
+    """Return how much more others hold now than when ``kept`` was measured. 0 where that is no more than
+    batches that a data set prepares or not, and the plan fits all the same.
     """
     more = trials.others - kept.held_bytes
     fits = kept.over_bytes or kept.peak_bytes + max(0, more) <= kept.limit_bytes
@@ -69,19 +68,16 @@ def known_limit(kept: KeptPlan, request: PlanRequest, trials: Trials) -> Limit |
 
 
 def known_plan(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
-    """Return the plan that is best of what was measured before.
-
-    None, and a search is due: nothing known fits what others leave, or they leave far more than a plan was
-    ever sought for.
+    """Return the plan that is best of what was measured before. None, and a search is due: nothing known fits
+    what others leave, or they leave far more than a plan was ever sought for.
     """
     return _as_it_was(search, kept) or _chosen_anew(search, kept)
 
 
 def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
-    """Return ``plan`` with what its step holds here, or a sentence if that is too much.
-
-    A plain step is as TensorFlow runs it anyway, and without a meter there is nothing to measure with. What
-    others came to hold since a share was told is not the step's.
+    """Return ``plan`` with what its step holds here, or a sentence if that is too much. A plain step is as
+    TensorFlow runs it anyway, and without a meter there is nothing to measure with. What others came to hold
+    since a share was told is not the step's.
     """
     trials = search.trials
     if plan.schedule is None or not trials.metered:
@@ -124,9 +120,8 @@ def planned(kept: KeptPlan, graph: Graph) -> Schedule:
 
 
 def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
-    """Return what is known of the step of ``trials``, without a plan.
-
-    ``rooms``: bytes for the step alone that a plan was sought for.
+    """Return what is known of the step of ``trials``, without a plan. ``rooms``: bytes for the step alone
+    that a plan was sought for.
     """
     known = trials.learned is not None and trials.graph.cost_unit is CostUnit.SECONDS
     return KeptPlan(

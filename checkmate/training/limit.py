@@ -19,10 +19,9 @@ _ALIKE = 1.02  # peaks of a plain step that differ by less are one, in words
 
 @dataclass(frozen=True)
 class Limit:
-    """What the allocator may show, in bytes.
-
-    ``words`` say what ``own`` is, where the user gave no bytes; ``further``: what else is to say of it.
-    ``others``: what of it was added to a share for what others held when it was told.
+    """What the allocator may show, in bytes. ``words`` say what ``own`` is, where the user gave no bytes;
+    ``further``: what else is to say of it. ``others``: what of it was added to a share for what others held
+    when it was told.
     """
 
     bytes: int
@@ -41,11 +40,10 @@ class Limit:
 
 @dataclass
 class Phases:
-    """What the phases of a training have in common; one begins where a model is compiled again.
-
-    ``largest``: the limit that gave a phase's step the most. ``beside``: by batch layout, bytes that others
-    were seen to hold where that was more than foreseen: in ``fit`` the same arrays are copied to the device
-    in one call and not in another.
+    """What the phases of a training have in common; one begins where a model is compiled again. ``largest``:
+    the limit that gave a phase's step the most. ``beside``: by batch layout, bytes that others were seen to
+    hold where that was more than foreseen: in ``fit`` the same arrays are copied to the device in one call
+    and not in another.
     """
 
     largest: Limit | None = None
@@ -56,9 +54,8 @@ class Phases:
             self.largest = limit
 
     def widened(self, limit: Limit, plain: TriedStep | None) -> Limit:
-        """Return ``limit``, or an earlier phase's where the plain step fits:
-
-        the device must have that memory anyway.
+        """Return ``limit``, or an earlier phase's where the plain step fits: the device must have that memory
+        anyway.
         """
         most = self.largest
         if most is None or plain is None or not plain.measured:
@@ -69,9 +66,8 @@ class Phases:
 
 
 class RisingLimit:
-    """The limit of a training whose budget may be a share: of the largest step, by what this one requests.
-
-    It does not rise because others hold more. ``now``: None until a first step tells.
+    """The limit of a training whose budget may be a share: of the largest step, by what this one requests. It
+    does not rise because others hold more. ``now``: None until a first step tells.
     """
 
     def __init__(self, request: PlanRequest, phases: Phases) -> None:
@@ -88,9 +84,8 @@ class RisingLimit:
         return widened if self.now is None or widened.own > self.now.own else self.now
 
     def told(self, step: LiveStep, limit: Limit, plain: TriedStep | None = None) -> bool:
-        """Take what ``step`` told; return whether the limit rose.
-
-        ``plain``: the step as measured without a schedule.
+        """Take what ``step`` told; return whether the limit rose. ``plain``: the step as measured without a
+        schedule.
         """
         self._told_by = max(self._told_by, _everything(step))
         before, self.now = self.now, self.would_be(limit, plain)
@@ -105,11 +100,10 @@ def _everything(step: LiveStep) -> int:
 
 
 def limit_of(request: PlanRequest, trials: Trials) -> Limit:
-    """Return what the allocator may show for the step of ``trials``.
-
-    A share is of what the plain step takes by itself, so that step is measured. TensorFlow orders the ops of
-    a plain step anew in each run, and its peak varies: a share is of the lowest. What others hold is added: a
-    share asks the same of the step beside another model. ``min`` is the least that was kept on the meter.
+    """Return what the allocator may show for the step of ``trials``. A share is of what the plain step takes
+    by itself, so that step is measured. TensorFlow orders the ops of a plain step anew in each run, and its
+    peak varies: a share is of the lowest. What others hold is added: a share asks the same of the step beside
+    another model. ``min`` is the least that was kept on the meter.
     """
     budget = request.budget
     if budget.bytes_ is not None:

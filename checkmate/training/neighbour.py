@@ -23,7 +23,6 @@ class Learned:
 
 def carried_over(learned: Learned, graph: Graph) -> Graph | None:
     """Return ``graph`` with seconds scaled by operations, scratch by the bytes that an op reads and writes.
-
     None: the other step has other ops.
     """
     traced, known = learned.traced, learned.known

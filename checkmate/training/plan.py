@@ -44,7 +44,6 @@ class StepSubject(ABC):
 @dataclass(frozen=True, eq=False)
 class StepPlan:
     """How the step of one layout runs: by ``schedule``, or where that is None as TensorFlow would run it.
-
     ``step``: None where there is nothing to schedule. ``peak_bytes``: as measured on the allocator; 0 where
     it shows nothing. ``sentence``: its first line is for all, the further ones are for the log.
     ``over_bytes``: of the peak, over the budget, where nothing better was found. ``held_bytes`` of the peak
@@ -81,20 +80,17 @@ def read_ahead(graph: Graph) -> int:
 
 
 def foreseen(step: LiveStep, held: int) -> int:
-    """Return what others (models, data sets) will hold beside a step, if they hold ``held`` now.
-
-    It is at least what a data set will prepare, and what chunks are larger than the variables in them.
+    """Return what others (models, data sets) will hold beside a step, if they hold ``held`` now. It is at
+    least what a data set will prepare, and what chunks are larger than the variables in them.
     """
     return max(held, read_ahead(step.graph)) + _loose_bytes(step)
 
 
 def _loose_bytes(step: LiveStep) -> int:
-    """Return the bytes that a variable's chunk may hold beside it.
-
-    A variable that is assigned takes over the buffer of its new value, unless that is its own. The allocator
-    splits only chunks of twice the bytes that are asked for, so the chunk may be nearly that large, until the
-    next assignment. In 170 steps of a model whose largest averaged weights take 2 MiB, up to 2.0 MiB were
-    held so.
+    """Return the bytes that a variable's chunk may hold beside it. A variable that is assigned takes over the
+    buffer of its new value, unless that is its own. The allocator splits only chunks of twice the bytes that
+    are asked for, so the chunk may be nearly that large, until the next assignment. In 170 steps of a model
+    whose largest averaged weights take 2 MiB, up to 2.0 MiB were held so.
     """
     structure = step.folded.structure
     in_place = {update.assign for update in structure.in_variables}

@@ -39,13 +39,11 @@ _CORRECTIONS = 3
 
 @dataclass
 class _LayoutState:
-    """What is decided for a batch layout, and what was seen of it.
-
-    ``exceeding``: a plan that was seen over the budget, while another is made. ``plain_bytes``: the plain
-    step's measured peak. ``aim_bytes``: less than the budget, where a plan was seen over it. ``seen_bytes``:
-    the most that plans were seen at, over the budget. ``cold``: nothing of it ran in this process.
-    ``crowded``: how often it was planned again for what others leave. ``stays``: it was said that the plan
-    stays, though others hold more.
+    """What is decided for a batch layout, and what was seen of it. ``exceeding``: a plan that was seen over
+    the budget, while another is made. ``plain_bytes``: the plain step's measured peak. ``aim_bytes``: less
+    than the budget, where a plan was seen over it. ``seen_bytes``: the most that plans were seen at, over the
+    budget. ``cold``: nothing of it ran in this process. ``crowded``: how often it was planned again for what
+    others leave. ``stays``: it was said that the plan stays, though others hold more.
     """
 
     plan: StepPlan | None = None
@@ -65,7 +63,6 @@ class _LayoutState:
 
 class Planner:
     """The plans of one model for one budget, by batch layout. What one layout teaches is used for the next.
-
     Where training need not wait, it begins with the first schedule that fits, and one layout at a time gets a
     better plan meanwhile. ``phases``: of the training that this is a part of.
     """
@@ -95,7 +92,6 @@ class Planner:
 
     def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], *, at_once: bool = False) -> StepPlan:
         """Return the plan for ``layout``; where there is none, make it by measuring steps on ``tensors``.
-
         ``at_once``: training waits for it. Unless the request says to wait, it is then the first that fits,
         and what is found meanwhile is measured in later calls. Where planning fails, the step trains as
         before.
@@ -200,10 +196,8 @@ class Planner:
         tell_plan(self.request, plan.layout, plan.sentence)
 
     def end(self, *, well: bool) -> None:
-        """Stop the solve that goes on beside training, which ended.
-
-        Where it ended ``well``, what the solver has found by now is measured. The search goes on where
-        training does.
+        """Stop the solve that goes on beside training, which ended. Where it ended ``well``, what the solver
+        has found by now is measured. The search goes on where training does.
         """
         better = self._better
         if better is None:
@@ -215,7 +209,6 @@ class Planner:
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
         """Forget the plan of ``layout``, which was seen at ``peak_bytes``, over the budget, and aim lower.
-
         After a few such corrections the plan stays as it is, because each costs a search.
         """
         assert self.allowed_bytes is not None
@@ -237,7 +230,6 @@ class Planner:
 
     def crowded(self, layout: BatchLayout, peak_bytes: int, others_bytes: int, more_bytes: int) -> bool:
         """Plan again for what others leave, who took the allocator over the budget; return whether it is.
-
         They hold ``others_bytes``, ``more_bytes`` beyond what was foreseen. The plan stays, and that is said
         once, where the budget is a share of what the step itself takes, where no schedule fits beside them,
         and after a few corrections.
@@ -266,9 +258,8 @@ class Planner:
         return True
 
     def _set_aside(self, key: Key) -> None:
-        """Make room for another plan:
-
-        the constants of the present one's function would count as held by others.
+        """Make room for another plan: the constants of the present one's function would count as held by
+        others.
         """
         state = self._layouts[key]
         state.exceeding, state.plan = dataclasses.replace(state.present, ready=None), None
@@ -279,10 +270,8 @@ class Planner:
             self._better = None
 
     def watched_bytes(self, layout: BatchLayout) -> int | None:
-        """The budget if the allocator's mark is to be held against it.
-
-        None where nothing better than a plan over the budget was found, and where the plain step was given
-        all.
+        """The budget if the allocator's mark is to be held against it. None where nothing better than a plan
+        over the budget was found, and where the plain step was given all.
         """
         plan, share = self.planned(layout), self.request.budget.share
         if plan is None:
@@ -352,10 +341,9 @@ class Planner:
     def _measured_again(
         self, search: PlanSearch, plan: StepPlan, small_chunks: SmallChunks
     ) -> StepPlan | None:
-        """Return a kept plan as it is in this process; None: it holds too much.
-
-        The allocator is prepared as it was when the plan was made: in a smaller region its buffers would lie
-        otherwise, and some would get chunks that are larger than they are.
+        """Return a kept plan as it is in this process; None: it holds too much. The allocator is prepared as
+        it was when the plan was made: in a smaller region its buffers would lie otherwise, and some would get
+        chunks that are larger than they are.
         """
         if plan.schedule is None:
             return plan
@@ -406,9 +394,8 @@ class Planner:
         return limit if aim is None else dataclasses.replace(limit, bytes=aim)
 
     def _searched(self, trials: Trials, small_chunks: SmallChunks, at_once: bool) -> tuple[StepPlan, bool]:
-        """Solve and measure.
-
-        Also return whether a later run may use the plan: no passing shortage decided it.
+        """Solve and measure. Also return whether a later run may use the plan: no passing shortage decided
+        it.
         """
         step = trials.step
         mark = Mark(meter_of(step.graph))

@@ -35,12 +35,11 @@ _OVER = 1.15  # of the budget: what a step is taken to need that the device has 
 
 
 class PlanSearch:
-    """A search for one layout's plan within ``limit``.
-
-    ``plain``, ``again`` and ``first`` may give the plan at once. Else ``corrections`` asks for schedules and
-    measures them, and ``chosen`` is the best of all that was tried. ``cautious`` leaves room for what others
-    come to hold and for the allocator's varying luck; it is given up where nothing fits with it. ``least``:
-    the least memory, where that was asked for; ``proved``: no schedule requests as few bytes as the budget.
+    """A search for one layout's plan within ``limit``. ``plain``, ``again`` and ``first`` may give the plan
+    at once. Else ``corrections`` asks for schedules and measures them, and ``chosen`` is the best of all that
+    was tried. ``cautious`` leaves room for what others come to hold and for the allocator's varying luck; it
+    is given up where nothing fits with it. ``least``: the least memory, where that was asked for; ``proved``:
+    no schedule requests as few bytes as the budget.
     """
 
     def __init__(self, trials: Trials, limit: Limit, request: PlanRequest) -> None:
@@ -67,9 +66,8 @@ class PlanSearch:
         return tried.ran and tried.own_bytes <= self.room
 
     def come_since(self, tried: TriedStep) -> int:
-        """The bytes that others, such as a data set, came to hold since a share was told.
-
-        Within bytes all counts.
+        """The bytes that others, such as a data set, came to hold since a share was told. Within bytes all
+        counts.
         """
         return 0 if self.request.budget.share is None else max(0, tried.others_bytes - self.limit.others)
 
@@ -80,9 +78,8 @@ class PlanSearch:
         self.allowed = self.limit.bytes
 
     def plain(self) -> StepPlan | None:
-        """Return the plain plan, if it was measured to fit:
-
-        training is watched, so it needs no room to spare.
+        """Return the plain plan, if it was measured to fit: training is watched, so it needs no room to
+        spare.
         """
         tried = self.trials.plain
         if tried is None and self.trials.everything <= self._target(self.trials.rate):
@@ -127,10 +124,8 @@ class PlanSearch:
         return None
 
     def corrections(self) -> Generator[SolveRequest, SolveResult, None]:
-        """Ask for schedules on what the ops of the first one took, and measure them.
-
-        It goes on until one takes nearly all of the budget, or the cost can hardly fall, or attempts are used
-        up.
+        """Ask for schedules on what the ops of the first one took, and measure them. It goes on until one
+        takes nearly all of the budget, or the cost can hardly fall, or attempts are used up.
         """
         first = self._begun
         if first is None or self.least is not None:
@@ -161,9 +156,8 @@ class PlanSearch:
         return self.best_known()
 
     def best_known(self) -> StepPlan:
-        """Return the cheapest plan that fits of all that was tried, else the one whose peak is closest.
-
-        What fits without room to spare is better than nothing: training is watched. Errors are those of
+        """Return the cheapest plan that fits of all that was tried, else the one whose peak is closest. What
+        fits without room to spare is better than nothing: training is watched. Errors are those of
         ``chosen``.
         """
         fitting = self.best_fitting()

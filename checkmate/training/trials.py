@@ -32,9 +32,8 @@ from checkmate.training.plan import FIRST_RATE, held_by_others, meter_of
 
 @dataclass(frozen=True, eq=False)
 class TriedStep:
-    """A way to run the step, and what was measured of it while others held ``others_bytes``.
-
-    ``schedule``: None for the step as TensorFlow runs it by itself.
+    """A way to run the step, and what was measured of it while others held ``others_bytes``. ``schedule``:
+    None for the step as TensorFlow runs it by itself.
     """
 
     schedule: Schedule | None
@@ -79,13 +78,12 @@ class TriedStep:
 
 
 class Trials:
-    """Run one layout's step, and hold what is known of it.
-
-    ``graph``: that of the step, with what was learned. ``rate``: allocated per requested bytes; ``known``: it
-    was measured. ``held``: the most that others were seen to hold on the device; ``others``: what they hold
-    now, or ``beside`` if that is more: what they were seen to hold in training. ``metered``: this process has
-    a memory meter. ``all``: what was tried, in order. ``carried``: what is known of the ops was measured
-    before, or of another layout. ``ready``: the last step that ran, where it was to be kept.
+    """Run one layout's step, and hold what is known of it. ``graph``: that of the step, with what was
+    learned. ``rate``: allocated per requested bytes; ``known``: it was measured. ``held``: the most that
+    others were seen to hold on the device; ``others``: what they hold now, or ``beside`` if that is more:
+    what they were seen to hold in training. ``metered``: this process has a memory meter. ``all``: what was
+    tried, in order. ``carried``: what is known of the ops was measured before, or of another layout.
+    ``ready``: the last step that ran, where it was to be kept.
     """
 
     def __init__(
@@ -132,7 +130,6 @@ class Trials:
     @property
     def short(self) -> bool:
         """Whether a shortage that may pass decided what is known: of room, or of a meter in a fresh process.
-
         Where this process has a meter, a prediction is for small tensors; it is the same in any run.
         """
         return bool(self.why_not_plain) or any(
@@ -169,10 +166,8 @@ class Trials:
     def run(
         self, schedule: Schedule, what: str, *, within: int | None = None, keep: bool = False
     ) -> TriedStep:
-        """Measure the step by ``schedule``; the first one teaches what the ops take.
-
-        ``within``: a higher peak is enough to know. ``keep`` keeps its function in ``ready`` until the next
-        is measured.
+        """Measure the step by ``schedule``; the first one teaches what the ops take. ``within``: a higher
+        peak is enough to know. ``keep`` keeps its function in ``ready`` until the next is measured.
         """
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
         traced = Schedule.of(self.step.graph, schedule.steps.tolist())
@@ -233,7 +228,6 @@ class Trials:
         self, found: StepMeasurement, schedule: Schedule | None, requested: int
     ) -> StepMeasurement:
         """Return ``found`` with a peak: a fresh process's where this one has no meter, else a predicted one.
-
         It is predicted where a fresh process cannot measure it, or where all tensors are too small for the
         meter.
         """

@@ -13,9 +13,8 @@ from checkmate.training.planner import Planner, distinct
 
 @dataclass(frozen=True)
 class MeterReading:
-    """What the allocator shows between two steps:
-
-    its highest mark, and the bytes that are not the step's own.
+    """What the allocator shows between two steps: its highest mark, and the bytes that are not the step's
+    own.
     """
 
     peak_bytes: int = 0
@@ -36,11 +35,10 @@ def reading_of(planner: Planner, layout: BatchLayout) -> MeterReading:
 
 
 def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterReading) -> bool:
-    """Plan again with less memory if the last step exceeded the budget; return whether it did.
-
-    ``before``: what the allocator showed before that step; only a new mark counts. A step that warms up is
-    not judged, and the mark begins anew after it. Where the step itself keeps to its plan, others hold more
-    than was foreseen, and it is planned for what they leave.
+    """Plan again with less memory if the last step exceeded the budget; return whether it did. ``before``:
+    what the allocator showed before that step; only a new mark counts. A step that warms up is not judged,
+    and the mark begins anew after it. Where the step itself keeps to its plan, others hold more than was
+    foreseen, and it is planned for what they leave.
     """
     after = reading_of(planner, layouts[0])
     plan, allowed = planner.planned(layouts[0]), planner.watched_bytes(layouts[0])

@@ -48,9 +48,8 @@ def sentence_of(trials: Trials, tried: TriedStep, limit: Limit, proof: Minimum |
 
 
 def nothing_to_save(trials: Trials, plain: TriedStep, limit: Limit, bound: int) -> str:
-    """Say that plain training goes on over the budget:
-
-    any schedule requests at least ``bound`` bytes, proved.
+    """Say that plain training goes on over the budget: any schedule requests at least ``bound`` bytes,
+    proved.
     """
     line = (
         f"{trials.step.layout.describe()}: plain training, since recomputation saves nothing here; "
@@ -133,7 +132,6 @@ def why_missed(
     graph: Graph, tried: TriedStep | None, *, allowed: int, held: int, proof: Minimum | None
 ) -> str:
     """Return the reason why nothing was found within ``allowed`` bytes, of which others ``held`` some.
-
     ``tried``: the closest that was measured. ``proof``: no schedule requests as few bytes as there are.
     """
     beside = f" beside the {format_bytes(held)} that others hold" if held > NOTABLE * allowed else ""

@@ -36,10 +36,8 @@ _HELD = 0.15
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A schedule that was compiled to read its memory.
-
-    ``executable`` is there where it was compiled as it will run. ``moved``: the bytes that its kernels read
-    and write, where that was read.
+    """A schedule that was compiled to read its memory. ``executable`` is there where it was compiled as it
+    will run. ``moved``: the bytes that its kernels read and write, where that was read.
     """
 
     jitted: Any
@@ -50,9 +48,8 @@ class Trial:
 
 
 class JaxCompilation(Compilation[Way, Trial]):
-    """A step of JAX that XLA compiles, for one layout of its arguments.
-
-    ``alone``: it will be a program of its own, not a part of one.
+    """A step of JAX that XLA compiles, for one layout of its arguments. ``alone``: it will be a program of
+    its own, not a part of one.
     """
 
     def __init__(self, begun: BegunStep, name: str, *, alone: bool) -> None:
@@ -140,10 +137,8 @@ class _JaxCompiler(Compiler[Way, Trial]):
         return holds_order(way, self._step.platform)
 
     def price(self, schedule: Schedule, made: Trial) -> float | None:
-        """Return about how long a compiled schedule takes.
-
-        On a GPU it is for its bytes and for its products: by such prices the policies of ``jax.checkpoint``
-        stood as they did when an H200 ran them.
+        """Return about how long a compiled schedule takes. On a GPU it is for its bytes and for its products:
+        by such prices the policies of ``jax.checkpoint`` stood as they did when an H200 ran them.
         """
         if self._on_cpu:
             held = _HELD if made.way.ties is WaitPolicy.ALL else 0.0

@@ -29,12 +29,11 @@ STEP_FILE, REPORT_FILE = "step.jax-export", "export.json"
 
 @dataclass(frozen=True, eq=False)
 class JaxExport:
-    """An exported step: its folder, and what XLA says of it.
-
-    ``report``: of the schedule, as it was compiled before. ``reloaded``: what the step takes that was read
-    from the file again and compiled with JAX's defaults; no step was run. ``donate_argnums``: what to donate,
-    since a file cannot say it. ``leaves``: the step takes and returns flat arrays. ``platform``: what it was
-    exported for. ``arguments`` and ``results``: path, shape and type of each array.
+    """An exported step: its folder, and what XLA says of it. ``report``: of the schedule, as it was compiled
+    before. ``reloaded``: what the step takes that was read from the file again and compiled with JAX's
+    defaults; no step was run. ``donate_argnums``: what to donate, since a file cannot say it. ``leaves``: the
+    step takes and returns flat arrays. ``platform``: what it was exported for. ``arguments`` and ``results``:
+    path, shape and type of each array.
     """
 
     folder: Path
@@ -107,9 +106,8 @@ def _bytes(memory: StepMemory) -> dict[str, int]:
 
 @dataclass(frozen=True, eq=False)
 class Calling:
-    """A plan's step as a function that JAX can export, without its static arguments.
-
-    ``leaves``: it takes and returns flat arrays, since a file cannot name the types of their trees.
+    """A plan's step as a function that JAX can export, without its static arguments. ``leaves``: it takes and
+    returns flat arrays, since a file cannot name the types of their trees.
     """
 
     plan: JaxPlan
@@ -137,9 +135,8 @@ class Calling:
 
 
 def described(tree: Any, donated: Sequence[int] | None) -> list[dict[str, Any]]:
-    """Return the arrays of a tree of shapes, as JSON-able data.
-
-    ``donated``: numbers of flat arrays that a step may take over; None for results.
+    """Return the arrays of a tree of shapes, as JSON-able data. ``donated``: numbers of flat arrays that a
+    step may take over; None for results.
     """
     found = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [

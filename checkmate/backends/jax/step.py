@@ -24,9 +24,8 @@ from checkmate.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A step as it was traced for one layout.
-
-    ``donated`` are numbers of flat arguments. ``example``: the arguments, with shapes for arrays.
+    """A step as it was traced for one layout. ``donated`` are numbers of flat arguments. ``example``: the
+    arguments, with shapes for arrays.
     """
 
     jaxpr: Any
@@ -37,12 +36,10 @@ class Traced:
 
 @dataclass(frozen=True, eq=False)
 class JaxPlan:
-    """How the step of one layout runs.
-
-    ``executable`` is a function of flat arguments; ``jitted`` is the same inside of other functions of JAX,
-    unless the step has to be ``alone``: compiled with options, which a part cannot have. ``example``: the
-    arguments that it is for, with ``jax.ShapeDtypeStruct`` for arrays. ``donated``: numbers of flat
-    arguments.
+    """How the step of one layout runs. ``executable`` is a function of flat arguments; ``jitted`` is the same
+    inside of other functions of JAX, unless the step has to be ``alone``: compiled with options, which a part
+    cannot have. ``example``: the arguments that it is for, with ``jax.ShapeDtypeStruct`` for arrays.
+    ``donated``: numbers of flat arguments.
     """
 
     jitted: Callable[..., Any]
@@ -105,9 +102,8 @@ class JaxPlan:
 
 @dataclass(frozen=True, eq=False)
 class BegunStep:
-    """A traced step, and the plain step as XLA compiles it in so many ``seconds``:
-
-    a function of flat arguments.
+    """A traced step, and the plain step as XLA compiles it in so many ``seconds``: a function of flat
+    arguments.
     """
 
     traced: Traced

@@ -28,10 +28,8 @@ def verification_report(
     compared: Compared,
     exported: JaxExport | None,
 ) -> VerificationReport:
-    """Return what is known of a scheduled step, beside the plain one.
-
-    Peaks are XLA's, of compiled steps: none is measured. Seconds are measured, and predicted by counted
-    costs.
+    """Return what is known of a scheduled step, beside the plain one. Peaks are XLA's, of compiled steps:
+    none is measured. Seconds are measured, and predicted by counted costs.
     """
     schedule, (before, after) = result.require_schedule(), compared.seconds
     return VerificationReport(

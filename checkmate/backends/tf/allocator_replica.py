@@ -15,10 +15,9 @@ from checkmate.memory.step_requests import InitialAllocations, StepRequests
 
 @dataclass(frozen=True, eq=False)
 class AllocatorReplica:
-    """Predicts what the allocator's meter shows for schedules of one step.
-
-    ``history``: what the allocator is asked for before the first step: (handle, bytes). ``surplus``: the
-    share by which the meter is taken to show more than is predicted.
+    """Predicts what the allocator's meter shows for schedules of one step. ``history``: what the allocator is
+    asked for before the first step: (handle, bytes). ``surplus``: the share by which the meter is taken to
+    show more than is predicted.
     """
 
     folded: FoldedStep

@@ -29,9 +29,8 @@ class TensorflowBackend:
     def profile(
         self, request: ModelRequest, costs: CostsWanted, *, report: Report, cancelled: Cancelled
     ) -> Graph:
-        """Return the graph of a training step, with costs.
-
-        They are analytic where the plain step does not fit the memory there is; the graph's notes say so.
+        """Return the graph of a training step, with costs. They are analytic where the plain step does not
+        fit the memory there is; the graph's notes say so.
         """
         options = _options(costs)
         folded = trace_request(request, report=report, cancelled=cancelled)
@@ -55,9 +54,8 @@ class TensorflowBackend:
     def step_of_file(
         self, request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
     ) -> ExecutorStep | XlaStep:
-        """Return the step of a graph of a file, with a schedule for it.
-
-        A graph of another device gets the memory rules of this one's kernels; the report's notes say so.
+        """Return the step of a graph of a file, with a schedule for it. A graph of another device gets the
+        memory rules of this one's kernels; the report's notes say so.
         """
         if graph.runner.backend != TENSORFLOW:
             raise UsageError(

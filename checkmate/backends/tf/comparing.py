@@ -22,11 +22,10 @@ GRADIENTS, RESULTS = "gradients", "variables and results"
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison found, and where it was made: at ``batch``, on ``device`` (cpu or gpu).
-
-    ``found`` is as ``backends.tf.measure.step.compare`` gives it; None where the plain step fits nowhere.
-    ``note`` says where, unless that is the step's own batch and device. ``what`` was compared: gradients, or
-    what a step that is not Keras's own comes to.
+    """What a comparison found, and where it was made: at ``batch``, on ``device`` (cpu or gpu). ``found`` is
+    as ``backends.tf.measure.step.compare`` gives it; None where the plain step fits nowhere. ``note`` says
+    where, unless that is the step's own batch and device. ``what`` was compared: gradients, or what a step
+    that is not Keras's own comes to.
     """
 
     found: Mapping[str, Any] | None
@@ -48,7 +47,6 @@ def compare_where_it_fits(
     cancelled: Cancelled,
 ) -> Compared:
     """Compare the scheduled step where the plain step fits: at its own batch, a smaller one, or on the CPU.
-
     At another batch the schedule's order is that of the same ops (``backends.tf.emit.other_trace``).
     ``usual``: what was found with default kernels where the step was measured.
     """

@@ -25,12 +25,10 @@ History = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    """What is known of the plain step.
-
-    ``predicted_bytes``: the peak that the meter should show. ``history``: what the allocator is asked for
-    before the first step. ``batch``: the largest batch tried at which the step fits; 0 where none does.
-    ``measured`` is None where it does not fit; then ``why`` says so. ``free_bytes``: the memory there was,
-    where it is known.
+    """What is known of the plain step. ``predicted_bytes``: the peak that the meter should show. ``history``:
+    what the allocator is asked for before the first step. ``batch``: the largest batch tried at which the
+    step fits; 0 where none does. ``measured`` is None where it does not fit; then ``why`` says so.
+    ``free_bytes``: the memory there was, where it is known.
     """
 
     predicted_bytes: int
@@ -54,9 +52,8 @@ class Plain:
         return f"plain step: does not fit (predicted {format_bytes(self.predicted_bytes)}{room})"
 
     def facts(self) -> dict[str, Any]:
-        """Return what the report says of the plain step.
-
-        The batch is None where it fits at none that was tried.
+        """Return what the report says of the plain step. The batch is None where it fits at none that was
+        tried.
         """
         return {
             "fits": self.measured is not None,
@@ -152,10 +149,9 @@ def _free(error: StepTooLargeError, graph: Graph) -> int | None:
 
 @dataclass(frozen=True)
 class MeterHistory:
-    """What a measurement told of the step.
-
-    ``history``: what the allocator was asked for before the step; ``fixed_bytes``: the graph's there.
-    ``surplus``: the share by which the meter has shown more than was predicted.
+    """What a measurement told of the step. ``history``: what the allocator was asked for before the step;
+    ``fixed_bytes``: the graph's there. ``surplus``: the share by which the meter has shown more than was
+    predicted.
     """
 
     history: tuple[tuple[int, int], ...]

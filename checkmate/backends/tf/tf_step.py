@@ -30,9 +30,8 @@ _SAVED_MODEL = "saved_model"
 
 @dataclass(frozen=True, eq=False)
 class TracedStep:
-    """A step as it was traced here. Nothing of it was run yet.
-
-    ``supplied``: a schedule of a file, made one of this step; ``notes`` say what changed.
+    """A step as it was traced here. Nothing of it was run yet. ``supplied``: a schedule of a file, made one
+    of this step; ``notes`` say what changed.
     """
 
     request: ModelRequest
@@ -61,9 +60,8 @@ def retraced_step(
 
 
 def _with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` for the target of ``graph``, unless it names one, folded as ``graph`` was.
-
-    A model may be compiled for XLA on one machine and not on another; a schedule is for one of them.
+    """Return ``request`` for the target of ``graph``, unless it names one, folded as ``graph`` was. A model
+    may be compiled for XLA on one machine and not on another; a schedule is for one of them.
     """
     request = replace(request, fused=graph.origin.fused)
     known = graph.origin.target
@@ -124,9 +122,8 @@ class TfStep(PlannedStep):
         )
 
     def _compared_while_saving(self, fitted: Fitted, found: Measurements, staged: Path) -> Compared:
-        """Compare the gradients, in processes of their own, and write the SavedModel meanwhile.
-
-        Neither is timed or metered. If saving fails, comparing is cancelled.
+        """Compare the gradients, in processes of their own, and write the SavedModel meanwhile. Neither is
+        timed or metered. If saving fails, comparing is cancelled.
         """
         failed = threading.Event()
 

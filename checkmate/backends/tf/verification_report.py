@@ -29,11 +29,9 @@ _STEADY = 0.02  # of the least peak: steps that differ by less are called the sa
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """What was measured of a schedule, to report on it.
-
-    ``reloaded``: the scheduled step after an export. ``predicted_bytes``: the peak by the allocator's
-    replica, or by XLA; None: it is predicted by the plain step's slack. ``live_bytes``: of each step of the
-    schedule, where XLA told it; else they are measured.
+    """What was measured of a schedule, to report on it. ``reloaded``: the scheduled step after an export.
+    ``predicted_bytes``: the peak by the allocator's replica, or by XLA; None: it is predicted by the plain
+    step's slack. ``live_bytes``: of each step of the schedule, where XLA told it; else they are measured.
     """
 
     plain: Plain
@@ -58,9 +56,8 @@ def verification_report(
     budget_bytes: int,
     notes: tuple[str, ...] = (),
 ) -> VerificationReport:
-    """Return what was measured beside what was predicted; ``problems`` says what is not as promised.
-
-    Seconds are predicted as profiled (``predicted``) and scaled by what the plain step takes now
+    """Return what was measured beside what was predicted; ``problems`` says what is not as promised. Seconds
+    are predicted as profiled (``predicted``) and scaled by what the plain step takes now
     (``predicted_today``).
     """
     timeline = simulate(graph, schedule)
@@ -187,10 +184,9 @@ def _loss(compared: Compared, measured: FreshMeasurement) -> dict[str, float | N
 
 
 def gradients_equal(compared: Mapping[str, Any]) -> bool:
-    """Return whether what was compared counts as equal.
-
-    It does if it is bitwise equal with the same kernels, as near as sums in another order are, or within a
-    few times the plain step's own spread. Counters and random seeds must be the same.
+    """Return whether what was compared counts as equal. It does if it is bitwise equal with the same kernels,
+    as near as sums in another order are, or within a few times the plain step's own spread. Counters and
+    random seeds must be the same.
     """
     exact = compared["exact"]
     if not exact.get("whole_equal", True):

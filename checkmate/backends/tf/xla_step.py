@@ -136,10 +136,9 @@ class XlaStep(TfStep, CompiledStep):
         )
 
     def emission(self, fitted: Fitted) -> XlaEmission:
-        """Return how the step is emitted.
-
-        On a CPU it fetches a region first that has room for all, and from which the block of temporaries is
-        split: else the block would take a whole region, of up to twice its size.
+        """Return how the step is emitted. On a CPU it fetches a region first that has room for all, and from
+        which the block of temporaries is split: else the block would take a whole region, of up to twice its
+        size.
         """
         assert isinstance(fitted, XlaFitted)
         memory = fitted.memory

@@ -30,11 +30,10 @@ Instance = tuple[int, int]  # a value, and the position of the schedule at which
 
 @dataclass(frozen=True)
 class Stage(Generic[Value]):
-    """What is known of an op, of a node of the graph, or of a fusion.
-
-    ``product``: it multiplies matrices or convolves. ``fuses``: XLA may fuse it with what makes its operands.
-    ``cheap``: XLA:CPU computes it again in each reader. ``sums``: it adds up what it reads. ``convolves``: a
-    product that does. ``light``: those of ``writes`` that XLA:CPU makes again even from larger operands.
+    """What is known of an op, of a node of the graph, or of a fusion. ``product``: it multiplies matrices or
+    convolves. ``fuses``: XLA may fuse it with what makes its operands. ``cheap``: XLA:CPU computes it again
+    in each reader. ``sums``: it adds up what it reads. ``convolves``: a product that does. ``light``: those
+    of ``writes`` that XLA:CPU makes again even from larger operands.
     """
 
     reads: tuple[Value, ...]
@@ -52,7 +51,6 @@ Stages = Sequence[Stage[Value]]
 
 def small_results(stages: Stages[Value], sizes: Mapping[Value, int], *, readers: int) -> frozenset[Value]:
     """Return the light values that are far smaller than what they are made of, with ``readers`` to fuse into.
-
     Where a product reads a value, XLA keeps it.
     """
     reading = Counter(value for stage in stages if stage.fuses for value in set(stage.reads))
@@ -67,11 +65,10 @@ def small_results(stages: Stages[Value], sizes: Mapping[Value, int], *, readers:
 
 
 def sums_of_large(stages: Stages[Value], sizes: Mapping[Value, int]) -> frozenset[Value]:
-    """Return the values that XLA:CPU would add up again for each reader, a fusion among them.
-
-    They are made of two results or more, each about as large. An MLP-Mixer within 30 % took 16 % more time
-    than plainly where they were not kept, and takes 32 % less where they are. What is at least half of
-    convolutions is left as it is: a ResNet would hold more, and take no less time.
+    """Return the values that XLA:CPU would add up again for each reader, a fusion among them. They are made
+    of two results or more, each about as large. An MLP-Mixer within 30 % took 16 % more time than plainly
+    where they were not kept, and takes 32 % less where they are. What is at least half of convolutions is
+    left as it is: a ResNet would hold more, and take no less time.
     """
     readers = Counter(value for stage in stages for value in stage.reads)
     fused = {value for stage in stages if stage.fuses for value in stage.reads}
@@ -93,10 +90,9 @@ def sums_of_large(stages: Stages[Value], sizes: Mapping[Value, int]) -> frozense
 
 
 def held_results(stages: Stages[int], sizes: Sequence[int], steps: Sequence[int]) -> frozenset[Instance]:
-    """Return the results of a schedule that stand for more than they take.
-
-    They are kept past a product, while values that they are made of, and that take more, are not: a
-    convolution and what is added to it, where the schedule keeps the sum alone.
+    """Return the results of a schedule that stand for more than they take. They are kept past a product,
+    while values that they are made of, and that take more, are not: a convolution and what is added to it,
+    where the schedule keeps the sum alone.
     """
     products = [0]
     for step in steps:
@@ -164,12 +160,10 @@ def _read_for(stages: Stages[Value], written: frozenset[Value]) -> frozenset[Val
 
 
 def ends_first(stages: Stages[int], ends: frozenset[int], steps: Sequence[int]) -> list[int]:
-    """Return the positions of ``steps`` in an order with gradients first.
-
-    XLA:CPU takes ops as soon as their operands are there, so the gradient of a convolution's filter is begun
-    with the product for the layer before: its copies, the slope and that product are held at once. Here a
-    gradient by weights comes before the product that reads the same slope, with what is computed for it in
-    between.
+    """Return the positions of ``steps`` in an order with gradients first. XLA:CPU takes ops as soon as their
+    operands are there, so the gradient of a convolution's filter is begun with the product for the layer
+    before: its copies, the slope and that product are held at once. Here a gradient by weights comes before
+    the product that reads the same slope, with what is computed for it in between.
     """
     order: list[int] = []
     for position, step in enumerate(steps):
@@ -203,9 +197,8 @@ class Gate(Generic[Tensor]):
         return bool(self.passed) and product and not end
 
     def opened(self, least: int, most: int) -> list[Tensor]:
-        """Return what a product waits for, whose operands have ``least`` to ``most`` bytes.
-
-        Nothing where a select on the smallest would copy too much.
+        """Return what a product waits for, whose operands have ``least`` to ``most`` bytes. Nothing where a
+        select on the smallest would copy too much.
         """
         if _COPIED * least > most:
             return []

@@ -22,9 +22,8 @@ _MOST = 64  # elements of a window: each takes some ops
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a pooling, one for each element of its result. All are for each axis.
-
-    ``padding``: before and after. ``made``: how many windows there are. ``shape``: of what is pooled.
+    """The windows of a pooling, one for each element of its result. All are for each axis. ``padding``:
+    before and after. ``made``: how many windows there are. ``shape``: of what is pooled.
     """
 
     size: tuple[int, ...]
@@ -40,10 +39,9 @@ class Windows:
 
     @property
     def peeled(self) -> list[int]:
-        """The places of a window in the order in which XLA:CPU compares them for TensorFlow.
-
-        Of equal elements the first is chosen. XLA peels the last step off its innermost loop where only that
-        may lie in padding: its elements are compared after all others.
+        """The places of a window in the order in which XLA:CPU compares them for TensorFlow. Of equal
+        elements the first is chosen. XLA peels the last step off its innermost loop where only that may lie
+        in padding: its elements are compared after all others.
         """
         places = list(range(len(self.offsets)))
         axis = max((each for each, size in enumerate(self.size) if size > 1), default=0)

@@ -44,9 +44,8 @@ class WaitPolicy(Enum):
 
 
 class Waiting(Enum):
-    """What holds a step of JAX back: barriers, or selects.
-
-    ``GATES``: barriers, and gates for XLA:CPU. ``MIXED``: selects where they copy little, else as ``GATES``.
+    """What holds a step of JAX back: barriers, or selects. ``GATES``: barriers, and gates for XLA:CPU.
+    ``MIXED``: selects where they copy little, else as ``GATES``.
     """
 
     BARRIERS = auto()
@@ -56,11 +55,10 @@ class Waiting(Enum):
 
 
 def ways_to_tie(graph: Graph) -> tuple[WaitPolicy, ...]:
-    """Return the ways to try, in their order.
-
-    For a convolution's gradient XLA transposes what was convolved, for a CPU. Where the value itself waits,
-    the ops behind it do: a ResNet's schedule for 45 % took 10 MiB by ``GATED``, and 8 by ``VALUES``; its
-    smallest took 8 by ``GATED``, and 7 by ``HELD``. Where nothing is convolved these take as much or more.
+    """Return the ways to try, in their order. For a convolution's gradient XLA transposes what was convolved,
+    for a CPU. Where the value itself waits, the ops behind it do: a ResNet's schedule for 45 % took 10 MiB by
+    ``GATED``, and 8 by ``VALUES``; its smallest took 8 by ``GATED``, and 7 by ``HELD``. Where nothing is
+    convolved these take as much or more.
     """
     on_cpu = graph.device_kind == "cpu"
     found = [WaitPolicy.RUNS]
