@@ -5,7 +5,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.views.common.texts import SteadyLabel
-from app.views.common.widgets import ButtonKeys, label, push_button, scrolling
+from app.views.common.widgets import ButtonKeys, fill, label, push_button, scrolling
 
 _SIDE, _TOP, _GAP, _BOTTOM = 12, 9, 6, 10  # pixels around and between
 
@@ -26,9 +26,7 @@ class Panel(QFrame):
         self.head = QHBoxLayout(self.head_bar)
         self.head.setContentsMargins(0, 0, 0, 0)
         self.head.setSpacing(7)
-        self.head.addWidget(label(title, name="title"))
-        self.head.addStretch(1)
-        self.head.addWidget(self.note)
+        fill(self.head, label(title, name="title"), None, self.note)
         self.body.addWidget(self.head_bar)
 
     def want_note(self, wanted: bool) -> None:

@@ -61,6 +61,12 @@ def _filled(box: Box, parts: tuple[Part, ...], gap: int | None, edges: Edges | N
         box.setContentsMargins(*edges)
     if gap is not None:
         box.setSpacing(gap)
+    fill(box, *parts)
+    return box
+
+
+def fill(box: QBoxLayout, *parts: Part) -> None:
+    """Add parts at the end of a box, as in ``in_row``."""
     for part in parts:
         if part is None:
             box.addStretch(1)
@@ -72,7 +78,6 @@ def _filled(box: Box, parts: tuple[Part, ...], gap: int | None, edges: Edges | N
                 box.addLayout(item, share)
             else:
                 box.addWidget(item, share)
-    return box
 
 
 def label(text: str, *, muted: bool = False, name: str | None = None, wrap: bool = False) -> QLabel:

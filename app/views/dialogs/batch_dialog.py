@@ -14,7 +14,6 @@ from app.views.common.widgets import Dialog, called, closing, in_column, in_row,
 from app.views.dialogs.charts import BatchChart
 from app.workers.background import every
 from checkmate.catalog.cards import common_cards
-from checkmate.ir.graph import Graph
 from checkmate.units import parse_bytes
 
 _SIZE, _SHARE = (940, 620), 0.88  # pixels; of a smaller screen
@@ -134,9 +133,6 @@ class BatchDialog(Dialog):
         except ValueError as error:
             self.words.setText(str(error))
             return
-        self._ask(graph, budget)
-
-    def _ask(self, graph: Graph, budget: int) -> None:
         question = sizes.BatchQuestion(graph, budget, self.cost.currentData(), float(self.seconds.value()))
         self._began = time.monotonic()
         self._tick.start()

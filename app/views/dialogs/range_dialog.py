@@ -12,7 +12,7 @@ from app.models.span import StepSpan
 from app.presenters import range_rows as ranges
 from app.views.common.cell_model import CellModel, CutNames, sorted_table
 from app.views.common.widgets import Dialog, bring_up, closing, in_column, label, push_button
-from app.workers.background import later
+from app.workers.background import later, on
 
 _SIZE = (1240, 480)  # pixels
 _LEAST_NAME, _WIDEST_LAYER = 200, 240
@@ -41,8 +41,7 @@ class RangeDialog(Dialog):
         self._fit_soon = later(self, 0, self._fit_columns)
         self.table.horizontalHeader().sectionResized.connect(self._on_section)
         self._soon = later(self, _SOON_MS, self._refresh)  # a drag selects other steps with each move
-        span.chosen_changed.connect(self._soon.start)
-        exploration.shown_changed.connect(self._soon.start)
+        on(self._soon.start, span.chosen_changed, exploration.shown_changed)
 
     def _make_table(self) -> QTableView:
         table = sorted_table(self._model, "Values in memory in the selected steps")

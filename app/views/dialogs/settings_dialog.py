@@ -30,6 +30,7 @@ from app.views.common.widgets import (
     push_button,
 )
 from app.views.window.preferences import LEAST_SECONDS, MOST_SECONDS, Preferences
+from app.workers.background import on
 
 _THEME_WORDS = {choice: action(f"view.theme_{choice.value}").words for choice in ThemeChoice}
 
@@ -62,8 +63,7 @@ class SettingsDialog(Dialog):
         self.reset = command_button("view.panels_reset")
         close = in_row(None, push_button("Close", self.reject))
         self.setLayout(in_column(self._form(folders), close, gap=14))
-        preferences.theme.chosen.connect(self._refresh)
-        preferences.listing.filling_changed.connect(self._refresh)
+        on(self._refresh, preferences.theme.chosen, preferences.listing.filling_changed)
         self._refresh()
         self.setMinimumWidth(460)
 

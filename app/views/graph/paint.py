@@ -351,15 +351,9 @@ def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool)
 def pointing_left(shape: QRectF, tip: float) -> QPolygonF:
     """Return ``shape`` with a tip on its left: a backward op's box."""
     inner = shape.left() + tip
-    return QPolygonF(
-        [
-            QPointF(shape.left(), shape.center().y()),
-            QPointF(inner, shape.top()),
-            shape.topRight(),
-            shape.bottomRight(),
-            QPointF(inner, shape.bottom()),
-        ]
-    )
+    point, above, below = (shape.left(), shape.center().y()), (inner, shape.top()), (inner, shape.bottom())
+    corners = QPointF(*point), QPointF(*above), shape.topRight(), shape.bottomRight(), QPointF(*below)
+    return QPolygonF(corners)
 
 
 _AROUND = 24.0  # pixels around a box, for its marks and the playhead's

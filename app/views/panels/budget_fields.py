@@ -10,6 +10,7 @@ from app.actions import ACTIONS, EnabledIf
 from app.models.exploration import Exploration
 from app.state.solve import Aim
 from app.views.common.widgets import NO_EDGES, command_button, in_row
+from app.workers.background import on
 from checkmate.units import parse_overhead
 
 FIRST_OVERHEAD = 0.05
@@ -33,8 +34,7 @@ class AimRow(QWidget):
             button.setAccessibleName(button.text())
         self.setLayout(in_row((self.least, 1), self.percent, gap=6, edges=NO_EDGES))
         self.percent.returnPressed.connect(self.ask_within)
-        exploration.budget_changed.connect(self.refresh)
-        exploration.graph_changed.connect(self.refresh)
+        on(self.refresh, exploration.budget_changed, exploration.graph_changed)
 
     def ask_within(self) -> None:
         try:

@@ -4,7 +4,6 @@ import math
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout
 
 from app.models.exploration import Exploration
 from app.presenters.solve_text import in_short
@@ -12,10 +11,10 @@ from app.presenters.wording import as_sentence
 from app.state.solve import Aim
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
-from app.views.common.widgets import in_row, label
+from app.views.common.widgets import fill, in_row, label
 from app.views.panels.budget_fields import AimRow, BudgetField
 from app.views.panels.frontier import FrontierView
-from app.workers.background import later
+from app.workers.background import later, on
 from checkmate.arguments import step_budget_of
 from checkmate.errors import UsageError
 from checkmate.units import Budget, format_bytes, parse_budget
@@ -38,21 +37,17 @@ class BudgetPanel(Panel):
         # It lies above the aims, outside the layout: what is typed in stays where it is.
         self._problem.setParent(self)
         self._problem.setVisible(False)
-        row = QHBoxLayout()
         self._figure = label("–", name="big")
         self._change = label("", name="title")
         self._change.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self._unit = label("", name="unit")
-        row.addWidget(self._figure, 0, Qt.AlignmentFlag.AlignBottom)
-        row.addWidget(self._unit, 0, Qt.AlignmentFlag.AlignBottom)
-        row.addStretch(1)
-        row.addWidget(self._change)
-        self.body.addLayout(row)
+        row = in_row(self._figure, self._unit, None, self._change)
+        for part in (self._figure, self._unit):
+            row.setAlignment(part, Qt.AlignmentFlag.AlignBottom)
         self.frontier = FrontierView(exploration, theme)
         self.frontier.dragged.connect(self.choose)
         self.frontier.cap_dragged.connect(self._on_cap)
         self.frontier.released.connect(self._on_released)
-        self.body.addWidget(self.frontier, 1)
         self._entry = BudgetField()
         self._entry.returnPressed.connect(self._on_entered)
         self._entry.left.connect(self._on_left)
@@ -60,14 +55,12 @@ class BudgetPanel(Panel):
         self.aims.aimed.connect(self.aim)
         self.aims.refused.connect(self._complain)
         self.aims.percent.textEdited.connect(lambda: self._problem.setVisible(False))
-        self.body.addLayout(in_row((self._entry, 1), self.aims.possible))
-        self.body.addWidget(self.aims)
+        fill(self.body, row, (self.frontier, 1), in_row((self._entry, 1), self.aims.possible), self.aims)
         self._entry.textEdited.connect(lambda: self._problem.setVisible(False))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         exploration.graph_changed.connect(self._forget_entry)
         exploration.budget_changed.connect(self._on_moved)
-        exploration.graph_changed.connect(self._on_budget)
-        exploration.budget_changed.connect(self._on_budget)
+        on(self._on_budget, exploration.graph_changed, exploration.budget_changed)
         exploration.standing_changed.connect(self._on_standing)
 
     def choose(self, budget_bytes: int) -> None:

@@ -17,6 +17,7 @@ from app.views.common.widgets import (
     NO_EDGES,
     called,
     command_button,
+    fill,
     in_column,
     in_row,
     label,
@@ -25,6 +26,7 @@ from app.views.common.widgets import (
 )
 from app.views.panels.memory_page import MemoryPage
 from app.views.panels.op_tables import LinkTable, NeedTable
+from app.workers.background import on
 from checkmate.units import format_bytes
 
 _LEAST_ROWS = 40  # pixels of an op's facts in a low window; more would be taken from the budget
@@ -45,18 +47,14 @@ class Inspector(Panel):
         tip = "What is in memory now (click beside the graph's boxes)"
         self.back = push_button("‹ Memory", lambda: selection.select(-1), "small", tip=tip)
         self.head.addWidget(self.back)
-        self.body.addWidget(self._name)
         self.hotspot = Hotspot(exploration, playhead, self)
         self.memory = MemoryPage(models, self.hotspot, shown_edits)
-        self.body.addWidget(self.memory, 1)
         self._add_rows()
         self.what_if = WhatIfRow(what_ifs)
-        self.body.addWidget(self.what_if)
-        exploration.shown_changed.connect(self._refresh)
-        exploration.constraints_changed.connect(self._refresh)
+        fill(self.body, self._name, (self.memory, 1), (self._area, 1), self.what_if)
+        on(self._refresh, exploration.shown_changed, exploration.constraints_changed)
         exploration.standing_changed.connect(self._say_again)
-        playhead.told.connect(self._refresh)
-        selection.changed.connect(self._refresh)
+        on(self._refresh, playhead.told, selection.changed)
 
     def _add_rows(self) -> None:
         self._grid = QGridLayout()
@@ -73,7 +71,6 @@ class Inspector(Panel):
         holder.setLayout(in_column(self.again, self._grid, *links, self.need, None, edges=NO_EDGES))
         self._area = scrolling(holder, "What is known of the selected op")
         self._area.setMinimumHeight(_LEAST_ROWS)
-        self.body.addWidget(self._area, 1)
         self._rows: list[tuple[QLabel, QLabel]] = []
 
     def _add_row(self) -> None:

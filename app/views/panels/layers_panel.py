@@ -10,7 +10,7 @@ from app.presenters.search import HELP, LayerQuery, LayerRow, layer_rows, parse
 from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
-from app.views.common.widgets import called, label, push_button
+from app.views.common.widgets import called, fill, label, push_button
 from app.views.panels.bar_rows import OP, BarDelegate, RowModel
 from checkmate.ir.graph import Phase
 
@@ -51,9 +51,7 @@ class LayersPanel(Panel):
         self._following = False
         selection.changed.connect(self._follow)
         self._list.activated.connect(lambda index: self.zoom_wanted.emit(int(index.data(OP))))
-        self.body.addWidget(self._filter)
-        self.body.addWidget(self.said)
-        self.body.addWidget(self._list, 1)
+        fill(self.body, self._filter, self.said, (self._list, 1))
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
 

@@ -13,6 +13,7 @@ from app.state.knowledge import ListedSchedule
 from app.views.common.view_models import ViewModels
 from app.views.common.widgets import NO_EDGES, called, in_column, in_row
 from app.views.panels.bar_rows import BarDelegate, RowModel
+from app.workers.background import on
 
 _TIPS = {
     View.VALUES: "Every buffer in memory",
@@ -41,8 +42,7 @@ class MemoryPage(QWidget):
         self._list.clicked.connect(self._on_clicked)
         self.setLayout(in_column(self._tabs(), (self._list, 1), gap=4, edges=NO_EDGES))
         hotspot.moved.connect(self._refresh)
-        hotspot.helped.connect(self._on_helped)
-        exploration.known_changed.connect(self._on_helped)
+        on(self._on_helped, hotspot.helped, exploration.known_changed)
         comparison.changed.connect(self._on_comparison)
         self._on_comparison()
 

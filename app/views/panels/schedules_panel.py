@@ -12,7 +12,7 @@ from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel
-from app.views.common.widgets import NO_EDGES, called, command_button, in_row, push_button
+from app.views.common.widgets import NO_EDGES, called, command_button, fill, in_row, push_button
 from app.views.panels.bar_rows import MARK
 from app.views.panels.schedule_tree import ScheduleTree
 from app.workers.background import later, on
@@ -51,21 +51,16 @@ class SchedulesPanel(Panel):
         self._list.renamed.connect(self._on_renamed)
         self._list.removed.connect(edits.remove)
         self._list.asked.connect(self._on_menu)
-        self.body.addWidget(self._list, 1)
         tip = "A better schedule for this budget is known; click to show it"
         self.better = push_button("", self._show_better, "link", tip=tip)
         self.better.setAccessibleName("Show a better schedule for this budget")
         self.better.hide()
-        self.body.addWidget(self.better)
         self.filling = FillRow(exploration)
-        self.body.addWidget(self.filling)
+        fill(self.body, (self._list, 1), self.better, self.filling)
         self._soon = later(self, _SOON_MS, self._on_known)  # several changes often come at once
-        exploration.known_changed.connect(self._on_news)
-        exploration.listing.changed.connect(self._on_known)
-        exploration.graph_changed.connect(self._on_known)
-        exploration.constraints_changed.connect(self._on_news)
+        on(self._on_news, exploration.known_changed, exploration.constraints_changed)
+        on(self._on_known, exploration.listing.changed, exploration.graph_changed, comparison.pinned)
         exploration.shown_changed.connect(self._on_shown)
-        comparison.pinned.connect(self._on_known)
 
     @property
     def rows(self) -> list[ScheduleRow]:

@@ -17,7 +17,7 @@ from app.state.solve import BudgetStanding, Solve
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.plot_style import ScreenPens, color_plot
-from app.views.common.widgets import NO_EDGES, command_button, in_row, label, push_button
+from app.views.common.widgets import NO_EDGES, command_button, fill, in_row, label, push_button
 from app.workers.background import every, on
 from checkmate.units import byte_unit, format_bytes
 
@@ -41,13 +41,9 @@ class SolvingPanel(Panel):
         self._details = label("", muted=True, wrap=True)
         self._details.setTextFormat(Qt.TextFormat.PlainText)  # it names ops, such as <lambda>
         self._on_screen = label("", name="standing", wrap=True)
-        self.body.addWidget(self._status)
-        self.body.addWidget(self._under_row())
-        self.body.addWidget(self._details)
-        self.body.addWidget(self._on_screen)
-        self.body.addLayout(self._button_rows())
-        self.body.addWidget(self._make_plot(), 9)  # last: in a low window, the words and buttons are seen
-        self.body.addStretch(1)  # keeps the texts together at the top
+        fill(self.body, self._status, self._under_row(), self._details, self._on_screen, self._button_rows())
+        # Last: in a low window, the words and buttons are seen.
+        fill(self.body, (self._make_plot(), 9), None)
         self._plotted: tuple[Solve, int, int, float | None] | None = None  # what the plot shows
         self._clock = every(self, 250, self._on_clock)
         on(self._on_solve, exploration.solve_changed, exploration.graph_changed, exploration.passing_changed)

@@ -120,12 +120,8 @@ class PlaybackScene:
         name = short_name(op.group or op.name, 34)
         self._line(painter, left, [(found.graph.name, theme.color("text"), True)], right=False)
         self._line(painter, left.translated(below), [(facts, theme.color("muted"), False)], right=False)
-        self._line(
-            painter,
-            right,
-            [(doing + "  ", theme.color(role), True), (name, theme.color("text"), False)],
-            right=True,
-        )
+        running = [(f"{doing}  ", theme.color(role), True), (name, theme.color("text"), False)]
+        self._line(painter, right, running, right=True)
         where = f"step {step + 1} of {count}  ·  "
         numbers = [(where, theme.color("muted"), False), (f"{live} in memory", theme.color("text"), True)]
         self._line(painter, right.translated(below), numbers, right=True)

@@ -127,11 +127,8 @@ class _ScrubBar(QWidget):
         )
         peak = 8 + shown.timeline.peak_step / count * width
         painter.setBrush(self._theme.color("text"))
-        painter.drawPolygon(
-            QPolygonF(
-                [QPointF(peak, middle + 6), QPointF(peak - 5, middle + 14), QPointF(peak + 5, middle + 14)]
-            )
-        )
+        corners = ((0, 6), (-5, 14), (5, 14))
+        painter.drawPolygon(QPolygonF([QPointF(peak + x, middle + y) for x, y in corners]))
 
     def _paint_phases(self, painter: QPainter, late: np.ndarray, track: QRectF) -> None:
         pixels = max(1, int(track.width()))

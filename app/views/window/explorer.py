@@ -22,7 +22,7 @@ from app.views.common.panel import Panel, PanelDock
 from app.views.common.texts import ElidedLabel
 from app.views.common.view_models import ViewModels
 from app.views.common.view_saver import SavableView, ViewSaver
-from app.views.common.widgets import NO_EDGES, bring_up, command_button, in_row, open_below
+from app.views.common.widgets import NO_EDGES, bring_up, command_button, fill, in_row, open_below
 from app.views.dialogs.cards_dialog import CardsDialog
 from app.views.dialogs.export_dialog import FigureDialog
 from app.views.dialogs.range_dialog import RangeDialog
@@ -156,7 +156,6 @@ class Explorer(QWidget):
         self.span_bar.table_wanted.connect(self.open_range)
         panel.head.insertWidget(1, self.span_bar, _ALL)
         self.compare_bar = CompareBar(self.comparison, self.shown_edits, theme)
-        panel.body.addWidget(self.compare_bar)
         self.matrices = [MatrixView(title, models) for title in ("R", "S")]
         for matrix in self.matrices:
             matrix.setMinimumWidth(_LEAST_MATRIX)
@@ -170,10 +169,10 @@ class Explorer(QWidget):
         self.span_bar.menu.addMenu(self.lines_menu)
         self.allocator = AllocatorView(models, self.placing)
         self.memory_plots = self._memory_plots()
-        panel.body.addLayout(in_row((self.matrix_plots, 8), (self.memory_plots, 7), gap=12), 1)
         self.transport = Transport(exploration, models.playhead, theme)
         self.transport.setMinimumWidth(1)  # it leaves out what has no room
-        panel.body.addWidget(self.transport)
+        plots = in_row((self.matrix_plots, 8), (self.memory_plots, 7), gap=12)
+        fill(panel.body, self.compare_bar, (plots, 1), self.transport)
         return panel
 
     def _memory_plots(self) -> QSplitter:

@@ -24,6 +24,7 @@ from app.views.window.base_window import BaseWindow
 from app.views.window.menus import Handler, Palette, add_commands, commands, content, copy_commands
 from app.views.window.openers import RECORD_FILTER, Batches, Comparing, RecordFiles
 from app.views.window.tour import Tour
+from app.workers.background import on
 from checkmate.errors import CheckmateError
 from checkmate.ir.graph import Graph
 from checkmate.machine.cost_store import default_path
@@ -213,8 +214,7 @@ class MainWindow(BaseWindow):
         session, exploration = self.session, self.session.exploration
         self.prepared.connect(self._on_prepared)
         exploration.graph_changed.connect(self._on_graph)
-        exploration.passing_changed.connect(self._allow_export)
-        exploration.standing_changed.connect(self._allow_export)
+        on(self._allow_export, exploration.passing_changed, exploration.standing_changed)
         exploration.shown_changed.connect(self._on_shown)
         self.playhead.told.connect(self._on_step)
         session.progressed.connect(self._start.work.show_progress)

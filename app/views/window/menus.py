@@ -21,6 +21,7 @@ from app.views.common.view_saver import ViewSaver
 from app.views.common.widgets import called, in_column, label
 from app.views.panels.bar_rows import DETAIL, FIGURE, BarDelegate
 from app.views.window.base_window import BaseWindow
+from app.workers.background import on
 from checkmate.units import format_bytes, plural
 
 Handler = Callable[[], object]
@@ -42,10 +43,8 @@ def add_commands(
         if isValid(window):
             _refresh(window, made)
 
-    window.what_ifs.changed.connect(refresh)
-    window.panels_changed.connect(refresh)
+    on(refresh, window.what_ifs.changed, window.panels_changed, window.theme.chosen)
     window.session.exploration.listing.filling_changed.connect(refresh)
-    window.theme.chosen.connect(refresh)
     refresh()
     return made
 

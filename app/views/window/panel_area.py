@@ -91,12 +91,9 @@ class PanelArea(QMainWindow):
             if wanted > high.height():
                 self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
 
-    def fit(self) -> None:
-        self._resize()
-
     def want_high_timeline(self, high: bool) -> None:
         self._timeline_share = _HIGH_TIMELINE_SHARE if high else _TIMELINE_SHARE
-        self._resize()
+        self.fit()
 
     def reset(self) -> None:
         self._own = False
@@ -126,11 +123,11 @@ class PanelArea(QMainWindow):
         super().resizeEvent(event)
         if not self._own and self._stacked != (self.height() >= _STACKED_FROM):
             self._arrange()
-        self._resize()
+        self.fit()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        QTimer.singleShot(0, self, self._resize)  # only then do the docks have sizes
+        QTimer.singleShot(0, self, self.fit)  # only then do the docks have sizes
 
     def event(self, event: QEvent) -> bool:
         # A drag of a border between panels begins and ends here; so may a click that no panel wants.
@@ -174,7 +171,7 @@ class PanelArea(QMainWindow):
             self.resizeDocks(docks, widths, Qt.Orientation.Horizontal)
             self.resizeDocks(docks, heights, Qt.Orientation.Vertical)
             self._lay_out()
-        self._resize()
+        self.fit()
 
     def _arrange(self) -> None:
         self._stacked = self.height() >= _STACKED_FROM
@@ -195,7 +192,7 @@ class PanelArea(QMainWindow):
                 dock.show()
             docks["solving"].raise_()
         self._lay_out()  # Qt gives new docks their least sizes
-        self._resize()
+        self.fit()
 
     def _lay_out(self) -> None:
         layout = self.layout()
@@ -217,7 +214,7 @@ class PanelArea(QMainWindow):
         if not budget.folded:
             budget.setMinimumHeight(min(budget.needed_height, round(_MOST_BUDGET * self.height())))
 
-    def _resize(self) -> None:
+    def fit(self) -> None:
         if self._own:
             return
         self._hold_budget()

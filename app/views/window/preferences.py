@@ -63,8 +63,5 @@ class Preferences(QObject):
 
 
 def _number(kept: object, otherwise: int) -> int:
-    return (
-        int(kept)
-        if isinstance(kept, str | int) and str(kept)[:9].isdecimal() and len(str(kept)) < 9
-        else otherwise
-    )
+    text = str(kept) if isinstance(kept, str | int) else ""
+    return int(text) if text.isdecimal() and len(text) < 9 else otherwise

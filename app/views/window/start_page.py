@@ -24,7 +24,16 @@ from app.theme import CurrentTheme
 from app.views.common.painting import ink, sized, smooth
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel, WrappedLabel
-from app.views.common.widgets import NO_EDGES, called, command_button, in_column, in_row, label, push_button
+from app.views.common.widgets import (
+    NO_EDGES,
+    called,
+    command_button,
+    fill,
+    in_column,
+    in_row,
+    label,
+    push_button,
+)
 from app.workers.background import every
 from checkmate.catalog.samples import SAMPLES, ShownSample, shown_samples
 
@@ -52,8 +61,7 @@ class StartPage(QScrollArea):
         self._problem = Panel("That did not work")
         self._sentence = label("", name="problem", wrap=True)
         self._hint = label("", wrap=True)
-        self._problem.body.addWidget(self._sentence)
-        self._problem.body.addWidget(self._hint)
+        fill(self._problem.body, self._sentence, self._hint)
         self._problem.setVisible(False)
         page, column = QWidget(), QVBoxLayout()
         column.setContentsMargins(0, 4, 0, 4)
@@ -87,16 +95,13 @@ class StartPage(QScrollArea):
         drop.setAlignment(Qt.AlignmentFlag.AlignCenter)
         drop.setObjectName("drop")
         drop.setMinimumHeight(72)
-        card.body.addWidget(drop, 1)
         kinds = label(".keras   .h5   graph .json   .log   .xplane.pb", muted=True)
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        card.body.addWidget(kinds)
         self.back = called(QPushButton(), "Back")
         self.back.hide()
-        card.body.addWidget(self.back)
         self.own, self.options = QPushButton("Open…"), command_button("file.profile")
         self.own.setObjectName("primary")
-        card.body.addLayout(in_row((self.own, 1), (self.options, 1)))
+        fill(card.body, (drop, 1), kinds, self.back, in_row((self.own, 1), (self.options, 1)))
         return card
 
     def _make_models(self) -> Panel:
@@ -109,8 +114,7 @@ class StartPage(QScrollArea):
             link = self._link(sample.name, sample.name)
             rows.addWidget(link, number, 0, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
             rows.addWidget(WrappedLabel(sample.description), number, 1, Qt.AlignmentFlag.AlignVCenter)
-        panel.body.addLayout(rows)
-        panel.body.addStretch(1)
+        fill(panel.body, rows, None)
         return panel
 
     def _link(self, name: str, target: str) -> QPushButton:
@@ -178,9 +182,8 @@ class ProfilingPanel(Panel):
         for step, seconds in self._steps:
             self.body.addLayout(in_row((step, 1), seconds))
         self._bar = QProgressBar(textVisible=False)
-        self.body.addWidget(self._bar)
         self._cancel = push_button("Cancel", self._on_cancel)
-        self.body.addLayout(in_row(self._cancel, None))
+        fill(self.body, self._bar, in_row(self._cancel, None))
         self._began: dict[int, float] = {}  # when each step began
         self._reached, self._message = 0, ""
         self._clock = every(self, 500, self._show_steps)

@@ -8,7 +8,7 @@ from app.presenters.start import STOPS, TRIED, Place, words_of
 from app.views.common.paint_turns import visible_part
 from app.views.common.widgets import in_column, in_row, label
 from app.views.window.base_window import BaseWindow
-from app.workers.background import later
+from app.workers.background import later, on
 from checkmate.catalog.samples import shown_samples
 
 _WORDS = 308  # pixels a line of the card's words
@@ -38,8 +38,7 @@ class Tour(QObject):
         self.card.tried.clicked.connect(self._try)
         exploration = window.session.exploration
         exploration.graph_changed.connect(self._on_graph)
-        exploration.shown_changed.connect(self._say)
-        exploration.standing_changed.connect(self._say)
+        on(self._say, exploration.shown_changed, exploration.standing_changed)
         window.session.failed.connect(self._give_up)
 
     def start(self) -> None:
