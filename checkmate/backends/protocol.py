@@ -32,10 +32,7 @@ NEAR = 1.3  # of the room: what takes more in one way will not fit in another
 
 @dataclass(frozen=True)
 class CostsWanted:
-    """How the user wants the costs of ops to be found:
-
-    ``measured`` or ``analytic``; ``refresh``: measured again.
-
+    """How the user wants the costs of ops to be found: ``measured`` (with ``refresh`` again) or ``analytic``.
     ``estimated`` takes the graph at estimated costs before measuring begins.
     """
 

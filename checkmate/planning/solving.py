@@ -81,11 +81,8 @@ def solve(
     listener: Listener | None = None,
     constraints: Constraints | None = None,
 ) -> SolveResult:
-    """Return the best schedule that ``solver`` finds for a budget.
-
-    Its peak is at most ``budget_bytes``, and it keeps the constraints. A budget below what one op needs is
-    INFEASIBLE at once; the message names that op and its values. Every schedule has passed the independent
-    check. What is proved under constraints says so: they are in the result's assumptions.
+    """Return the best schedule that ``solver`` finds for a budget of bytes; as ``checkmate.solve``, without
+    progress.
 
     Raises:
         SolverUnavailableError: the solver is unknown or not installed. SolverCrashedError: its schedule is
