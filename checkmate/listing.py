@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import asdict
 from typing import Any
 
 from checkmate.catalog.bundled import graph_files, graph_name
@@ -83,7 +84,7 @@ def _why_no_tensorflow() -> str:
 
 
 def _models() -> list[Row]:
-    rows: list[Row] = [sample.to_json() for sample in SAMPLES]
+    rows: list[Row] = [{"kind": "model", **asdict(sample)} for sample in SAMPLES]
     rows += [
         {"name": graph_name(path), "description": f"a bundled graph: {path}", "kind": "graph"}
         for path in graph_files()

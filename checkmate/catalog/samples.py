@@ -22,15 +22,6 @@ class Sample:
     input_shape: tuple[int, ...]
     batch_size: int
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "description": self.description,
-            "kind": "model",
-            "input_shape": list(self.input_shape),
-            "batch_size": self.batch_size,
-        }
-
 
 SAMPLES: tuple[Sample, ...] = (
     Sample(

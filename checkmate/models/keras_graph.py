@@ -109,11 +109,11 @@ _CALLED = re.compile(r"Exception encountered when calling [^:]*$")
 _DUMPS = re.compile(r"\bFull object config|\bconfig=\{|\bArguments received by ")
 
 
-def reason(error: BaseException, limit: int = 300) -> str:
+def reason(error: BaseException) -> str:
     """Return the innermost reason in the text of ``error`` on one line, without dumps of configurations."""
     text = _WRAPPED.split(_COLOURS.sub("", str(error)))[-1]
     line = " ".join(_DUMPS.split(text)[0].split()) or type(error).__name__
-    return (line if len(line) <= limit else f"{line[: limit - 1]}…").rstrip(". ")
+    return (line if len(line) <= 300 else f"{line[:299]}…").rstrip(". ")
 
 
 def first_line(error: BaseException) -> str:

@@ -59,8 +59,7 @@ def find_model(request: ModelRequest, steps: tuple[type, ...]) -> Found:
         if (sample := find_sample(spec)) is not None:
             built = build_sample(spec, request.input_shape or sample.input_shape)
             return Found(FromCode(built), spec, said)
-        found = from_code(spec, allow_code=request.allow_code, batch_size=request.batch_size, steps=steps)
-        return Found(found, spec.rpartition(":")[2], said)
+        return Found(from_code(request, steps), spec.rpartition(":")[2], said)
 
 
 def make_ready(found: Found, request: ModelRequest) -> ReadyModel:

@@ -36,14 +36,15 @@ class FromCode:
     sized: bool = False
 
 
-def from_code(spec: str, *, allow_code: bool, batch_size: int, steps: tuple[type, ...]) -> FromCode:
+def from_code(request: ModelRequest, steps: tuple[type, ...]) -> FromCode:
     """Return what ``file.py:function`` returns or names: a model, or a pair of a training step (or a model)
     and an example. A parameter ``batch_size`` gets it. The file runs as a module of its own and can import
     its neighbours. What it prints goes to standard error. ``__cause__`` of a ``ModelReadError`` is the code's
     own error."""
+    spec = request.model
     file_name, _, function_name = spec.rpartition(":")
     path = Path(file_name)
-    require_code(spec, allow_code=allow_code)
+    require_code(spec, allow_code=request.allow_code)
     with _importing_beside(path), contextlib.redirect_stdout(sys.stderr):
         try:
             named = _attribute(_run(path), function_name, file_name)
@@ -56,7 +57,7 @@ def from_code(spec: str, *, allow_code: bool, batch_size: int, steps: tuple[type
             if isinstance(named, keras.Model):
                 found: Any = named
             else:
-                found = named(batch_size=batch_size) if sized else named()
+                found = named(batch_size=request.batch_size) if sized else named()
         except LoadError:
             raise
         except (Exception, SystemExit) as error:  # foreign code may raise anything; report it with its place

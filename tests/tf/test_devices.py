@@ -18,7 +18,7 @@ from checkmate.backends.tf.devices import (
     reset_peak,
     settings_here,
 )
-from checkmate.backends.tf.environment import measuring_environment, prepare_own_process
+from checkmate.backends.tf.environment import measuring_environment
 from checkmate.errors import CheckmateError, MeterMissingError
 from checkmate.request import ModelRequest
 from tests.quick_start import QUICK
@@ -42,7 +42,7 @@ def settings_of_a_process(onednn: str, *, prepared: bool) -> dict[str, object]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_CPU_")}
     environment |= {**QUICK, "TF_ENABLE_ONEDNN_OPTS": onednn}
     if prepared:
-        prepare_own_process(environment)
+        environment |= measuring_environment()
     ran = subprocess.run(
         [sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True, check=True
     )

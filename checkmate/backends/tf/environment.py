@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -64,11 +64,11 @@ def limit_bytes() -> int | None:
     return int(said) * 2**20 if said.isdigit() else None
 
 
-def prepare_own_process(environment: MutableMapping[str, str] | None = None) -> None:
+def prepare_own_process() -> None:
     """Choose the metered allocator, and quicken the import, of a process of the program's own; before
     TensorFlow is imported."""
     import_quickly()
-    (os.environ if environment is None else environment).update(measuring_environment())
+    os.environ.update(measuring_environment())
 
 
 def import_quickly() -> None:

@@ -17,7 +17,6 @@ from tests.tf.conftest import dense_model, load
 
 pytestmark = pytest.mark.heavy  # models are saved and loaded in processes
 
-SUFFIXES = (".keras", ".h5")
 LOSSES = {
     "short name": ("mse", "mean_squared_error"),
     "name": ("categorical_crossentropy", "categorical_crossentropy"),
@@ -26,18 +25,22 @@ LOSSES = {
 }
 
 
+@pytest.fixture(params=[".keras", ".h5"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / f"model{request.param}"
+
+
 def trained(**options):
     model = dense_model(optimizer=keras.optimizers.SGD(0.05, momentum=0.9), **options)
     model.train_on_batch(np.ones((4, 8)), np.eye(4))
     return model
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("loss", LOSSES, ids=list(LOSSES))
-def test_weights_loss_and_optimizer_state_come_back(tmp_path: Path, suffix: str, loss: str) -> None:
+def test_weights_loss_and_optimizer_state_come_back(file: Path, loss: str) -> None:
     model = trained(loss=LOSSES[loss][0], metrics=["mae"])
-    model.save(tmp_path / f"model{suffix}")
-    loaded = load(tmp_path / f"model{suffix}")
+    model.save(file)
+    loaded = load(file)
     assert loaded.name == "model"
     assert loaded.notes == ()
     for found, saved in zip(loaded.model.get_weights(), model.get_weights(), strict=True):
@@ -48,16 +51,14 @@ def test_weights_loss_and_optimizer_state_come_back(tmp_path: Path, suffix: str,
         np.testing.assert_array_equal(found.numpy(), saved.numpy())
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_loss_object_keeps_its_settings(tmp_path: Path, suffix: str) -> None:
-    trained(loss=keras.losses.CategoricalCrossentropy(from_logits=True)).save(tmp_path / f"model{suffix}")
-    loss = load(tmp_path / f"model{suffix}").model.loss
+def test_loss_object_keeps_its_settings(file: Path) -> None:
+    trained(loss=keras.losses.CategoricalCrossentropy(from_logits=True)).save(file)
+    loss = load(file).model.loss
     assert loss.get_config()["from_logits"] is True
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("form", ["dict", "list"])
-def test_several_losses_and_their_weights_come_back(tmp_path: Path, suffix: str, form: str) -> None:
+def test_several_losses_and_their_weights_come_back(file: Path, form: str) -> None:
     inputs = keras.Input((8,))
     heads = [
         layers.Dense(2, name="first")(inputs),
@@ -71,36 +72,31 @@ def test_several_losses_and_their_weights_come_back(tmp_path: Path, suffix: str,
     model.compile("adam", losses, loss_weights=weights)
     batch = (np.ones((4, 8)), [np.zeros((4, 2)), np.array([0, 1, 2, 0])])
     expected = model.test_on_batch(*batch)[0]
-    model.save(tmp_path / f"model{suffix}")
-    loaded = load(tmp_path / f"model{suffix}")
+    model.save(file)
+    loaded = load(file)
     assert loaded.labels.kinds == ("float", "class")
     assert loaded.model.test_on_batch(*batch)[0] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_the_content_decides_and_not_the_name(tmp_path: Path, suffix: str) -> None:
-    dense_model(optimizer="adam", loss="mse").save(tmp_path / f"model{suffix}")
-    other = (tmp_path / f"model{suffix}").rename(
-        tmp_path / ("model.h5" if suffix == ".keras" else "model.keras")
-    )
+def test_the_content_decides_and_not_the_name(file: Path) -> None:
+    dense_model(optimizer="adam", loss="mse").save(file)
+    other = file.rename(file.with_suffix(".h5" if file.suffix == ".keras" else ".keras"))
     assert load(other).model.count_params() == dense_model().count_params()
-    assert load(other.rename(tmp_path / "model.bin")).name == "model"
+    assert load(other.rename(file.with_suffix(".bin"))).name == "model"
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_uncompiled_model_gets_stated_defaults(tmp_path: Path, suffix: str) -> None:
-    dense_model().save(tmp_path / f"model{suffix}")
-    loaded = load(tmp_path / f"model{suffix}")
+def test_uncompiled_model_gets_stated_defaults(file: Path) -> None:
+    dense_model().save(file)
+    loaded = load(file)
     assert loaded.notes == ("not compiled: mean squared error and Adam are used",)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_unknown_loss_in_the_file_is_replaced_on_request(tmp_path: Path, suffix: str) -> None:
+def test_unknown_loss_in_the_file_is_replaced_on_request(file: Path) -> None:
     def homemade(y_true, y_pred):
         return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
 
-    dense_model(optimizer=keras.optimizers.SGD(0.5), loss=homemade).save(tmp_path / f"model{suffix}")
-    loaded = load(tmp_path / f"model{suffix}", loss="huber")
+    dense_model(optimizer=keras.optimizers.SGD(0.5), loss=homemade).save(file)
+    loaded = load(file, loss="huber")
     assert loaded.notes == (
         "the file's own loss 'homemade' is not part of Keras; --loss huber is used instead",
     )
@@ -108,24 +104,20 @@ def test_unknown_loss_in_the_file_is_replaced_on_request(tmp_path: Path, suffix:
     assert float(loaded.model.optimizer.learning_rate) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_lambda_layer_opens_when_allowed(tmp_path: Path, suffix: str) -> None:
+def test_lambda_layer_opens_when_allowed(file: Path) -> None:
     inputs = keras.Input((8,))
-    keras.Model(inputs, layers.Lambda(lambda x: x * 2)(layers.Dense(4)(inputs))).save(
-        tmp_path / f"model{suffix}"
-    )
-    assert load(tmp_path / f"model{suffix}", allow_code=True).label_specs[0].shape == (4, 4)
+    keras.Model(inputs, layers.Lambda(lambda x: x * 2)(layers.Dense(4)(inputs))).save(file)
+    assert load(file, allow_code=True).label_specs[0].shape == (4, 4)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_open_input_takes_the_requested_shape(tmp_path: Path, suffix: str) -> None:
+def test_open_input_takes_the_requested_shape(file: Path) -> None:
     inputs = keras.Input((None, None, 3), name="image")
     x = layers.GlobalAveragePooling2D()(layers.BatchNormalization()(layers.Conv2D(4, 3)(inputs)))
     model = keras.Model(inputs, layers.Dense(2)(x))
     model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mae")
     model.train_on_batch(np.ones((2, 8, 8, 3)), np.ones((2, 2)))
-    model.save(tmp_path / f"model{suffix}")
-    loaded = load(tmp_path / f"model{suffix}", input_shape=(12, 16, 3))
+    model.save(file)
+    loaded = load(file, input_shape=(12, 16, 3))
     assert loaded.input_specs[0].shape == (4, 12, 16, 3)
     assert loaded.notes == ("input shape set to 12,16,3",)
     assert loaded.model.inputs[0].name == "image"
@@ -135,9 +127,8 @@ def test_open_input_takes_the_requested_shape(tmp_path: Path, suffix: str) -> No
         np.testing.assert_array_equal(found.numpy(), saved.numpy())
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("shape", [(12, 16, 3), None])
-def test_sequential_model(tmp_path: Path, suffix: str, shape: tuple[int, ...] | None) -> None:
+def test_sequential_model(file: Path, shape: tuple[int, ...] | None) -> None:
     model = keras.Sequential(
         [
             keras.Input((8, 8, 3) if shape is None else (None, None, 3)),
@@ -147,8 +138,8 @@ def test_sequential_model(tmp_path: Path, suffix: str, shape: tuple[int, ...] | 
         ]
     )
     model.compile("adam", "sparse_categorical_crossentropy")
-    model.save(tmp_path / f"model{suffix}")
-    loaded = load(tmp_path / f"model{suffix}", input_shape=shape)
+    model.save(file)
+    loaded = load(file, input_shape=shape)
     assert loaded.input_specs[0].shape == (4, *(shape or (8, 8, 3)))
     assert np.isfinite(loaded.model.train_on_batch(*loaded.pack(loaded.make_batch())))
 

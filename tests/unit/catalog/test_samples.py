@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -31,12 +30,6 @@ def test_find_sample() -> None:
     found = find_sample("unet")
     assert found is not None and found.name == "unet"
     assert find_sample("UNet") is None
-
-
-def test_rows_are_json() -> None:
-    row = json.loads(json.dumps(SAMPLES[0].to_json()))
-    assert row["kind"] == "model"
-    assert row["input_shape"] == [128, 128, 3]
 
 
 def test_naming_samples_loads_no_tensorflow() -> None:
