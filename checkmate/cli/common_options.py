@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkmate.errors import UsageError, one_line
 from checkmate.machine.device_memory import is_device
-from checkmate.progress import Cancelled
+from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest, Target, parse_shape
 from checkmate.terminal import Interrupt
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
@@ -223,6 +223,16 @@ def search_options(options: argparse.Namespace) -> SolveOptions:
         gap=getattr(options, "gap", 0.0),
         moves=getattr(options, "moves", None),
     )
+
+
+def search_arguments(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> dict[str, Any]:
+    """What searches for sizes within an extra cost take."""
+    return {
+        "max_overhead": options.max_overhead,
+        "options": search_options(options),
+        "report": report,
+        "cancelled": interrupt,
+    }
 
 
 def describe(

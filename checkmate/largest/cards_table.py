@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from checkmate.frontiers.cards import CardFit
 from checkmate.largest import roofline
-from checkmate.largest.on_cards import CardAnswer, CardPlan, CardStep
+from checkmate.largest.on_cards import CardPlan, CardStep
 from checkmate.largest.scaling import BatchScaling
 from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_seconds
@@ -81,9 +82,9 @@ def _cells(plan: CardPlan) -> tuple[str, ...]:
 
 
 def _proof(plan: CardPlan) -> str:
-    if plan.answer is CardAnswer.TOO_SMALL:
+    if plan.answer is CardFit.TOO_SMALL:
         return "not one example fits, proved"
-    if plan.answer is CardAnswer.UNKNOWN:
+    if plan.answer is CardFit.UNKNOWN:
         return "no schedule found in the time"
     return "proved largest" if plan.proved else f"proved: none above {plan.upper_batch:,}"
 

@@ -232,7 +232,8 @@ def measure_largest(
     """
     begun = time.perf_counter()
     until = float("inf") if always else begun + limit_s
-    asked, tried, estimates = options or SolveOptions(), list[TriedSize](), list[float]()
+    asked = SolveOptions() if options is None else SolveOptions(workers=options.workers, seed=options.seed)
+    tried, estimates = list[TriedSize](), list[float]()
 
     def over() -> bool:
         return cancelled() or time.perf_counter() > until

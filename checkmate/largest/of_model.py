@@ -181,7 +181,7 @@ def measured_batch(
         max_overhead=max_overhead,
         always=measure == "always",
         limit_s=measure_limit_s,
-        options=SolveOptions(workers=options.workers, seed=options.seed),
+        options=options,
         report=report,
         cancelled=cancelled,
     )

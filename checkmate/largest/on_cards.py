@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from checkmate.catalog.cards import Card
 from checkmate.errors import CancelledError, InfeasibleError, NoScheduleError, SolveCancelledError, UsageError
+from checkmate.frontiers.cards import CardFit
 from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
 from checkmate.largest.batch import MaxBatch, largest_batch_that, max_batch
@@ -22,12 +22,6 @@ from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.solvers.problem import SolveOptions
 
 _LEAST_S = 0.5  # of the search for one card
-
-
-class CardAnswer(Enum):
-    FITS = "fits"
-    TOO_SMALL = "does-not-fit"  # proved: not one example
-    UNKNOWN = "unknown"  # no schedule was found, and none is ruled out
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,7 @@ class CardPlan:
 
     card: Card
     budget_bytes: int
-    answer: CardAnswer
+    answer: CardFit
     plain: CardStep | None
     largest: CardStep | None
     upper_batch: int | None
@@ -124,13 +118,13 @@ def _plan(
             cancelled=cancelled,
         )
     except InfeasibleError:
-        return CardPlan(card, budget, CardAnswer.TOO_SMALL, None, None, 0)
+        return CardPlan(card, budget, CardFit.TOO_SMALL, None, None, 0)
     except SolveCancelledError:
         raise
     except NoScheduleError as error:
         upper = error.details.get("upper_batch")
-        return CardPlan(card, budget, CardAnswer.UNKNOWN, None, None, upper)
-    return CardPlan(card, budget, CardAnswer.FITS, plain, _largest(scaling, found, card), found.upper_batch)
+        return CardPlan(card, budget, CardFit.UNKNOWN, None, None, upper)
+    return CardPlan(card, budget, CardFit.FITS, plain, _largest(scaling, found, card), found.upper_batch)
 
 
 def _largest(scaling: BatchScaling, found: MaxBatch, card: Card) -> CardStep:

@@ -13,7 +13,7 @@ from checkmate.frontiers.sweep import trade_off
 from checkmate.graphs.by_name import names_graph, read_or_build
 from checkmate.largest import cards_table
 from checkmate.largest.of_model import graph_or_request, scaling_of
-from checkmate.largest.on_cards import CardAnswer, plans_for_cards
+from checkmate.largest.on_cards import plans_for_cards
 from checkmate.request import ModelRequest
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget
@@ -113,10 +113,7 @@ def _plan(options: argparse.Namespace, interrupt: Interrupt) -> int:
             scaling,
             cards,
             reserve_bytes=reserve,
-            max_overhead=options.max_overhead,
-            options=common_options.search_options(options),
-            report=report,
-            cancelled=interrupt,
+            **common_options.search_arguments(options, report, interrupt),
         )
     cancelled = len(plans) < len(cards)
     facts = cards_table.facts(scaling, plans, reserve) | {"cancelled": cancelled}
@@ -124,4 +121,4 @@ def _plan(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if cancelled:
         return output.interrupted(f"{len(plans)} of {len(cards)} cards are done")
     answers = {plan.answer for plan in plans}
-    return output.fit_exit_code(fits=CardAnswer.FITS in answers, refuted=answers == {CardAnswer.TOO_SMALL})
+    return output.fit_exit_code(fits=CardFit.FITS in answers, refuted=answers == {CardFit.TOO_SMALL})

@@ -23,7 +23,7 @@ from checkmate.largest.of_model import (
     scaling_of,
 )
 from checkmate.largest.on_engine import max_batches_on
-from checkmate.progress import Report, stop_if
+from checkmate.progress import stop_if
 from checkmate.request import ModelRequest
 from checkmate.terminal import Interrupt, progress_line
 
@@ -180,35 +180,20 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
         )
     with progress_line(quiet=options.quiet) as report:
         given = [each.read() for each in subjects]
-        found = _found(options, given, report, interrupt)
+        asked = common_options.search_arguments(options, report, interrupt)
+        found = _found(options, given, asked)
         if not several and isinstance(found[0], CheckmateError):
             raise found[0]
-        measured = [_measured(options, *pair, report, interrupt) for pair in zip(given, found, strict=True)]
+        measured = [_measured(options, *pair, asked) for pair in zip(given, found, strict=True)]
     return _show(options, subjects, found, measured)
 
 
 def _found(
-    options: argparse.Namespace,
-    given: Sequence[Graph | ModelRequest],
-    report: Report,
-    interrupt: Interrupt,
+    options: argparse.Namespace, given: Sequence[Graph | ModelRequest], asked: dict[str, Any]
 ) -> list[MaxBatch | CheckmateError]:
-    scalings = [
-        scaling_of(
-            each,
-            batch_size=options.batch_size,
-            fixed_bytes=options.fixed,
-            report=report,
-            cancelled=interrupt,
-        )
-        for each in given
-    ]
-    asked: dict[str, Any] = {
-        "max_overhead": options.max_overhead,
-        "options": common_options.search_options(options),
-        "report": report,
-        "cancelled": interrupt,
-    }
+    report, interrupt = asked["report"], asked["cancelled"]
+    sizes = {"batch_size": options.batch_size, "fixed_bytes": options.fixed}
+    scalings = [scaling_of(each, **sizes, report=report, cancelled=interrupt) for each in given]
     if common_options.wants_engine(options):
         with common_options.opened_sweep(options, interrupt) as (pool, journal):
             return max_batches_on(scalings, options.budget, pool, journal=journal, **asked)
@@ -226,22 +211,18 @@ def _measured(
     options: argparse.Namespace,
     given: Graph | ModelRequest,
     found: MaxBatch | CheckmateError,
-    report: Report,
-    interrupt: Interrupt,
+    asked: dict[str, Any],
 ) -> MeasuredSize:
-    if isinstance(found, CheckmateError) or interrupt.asked:
+    if isinstance(found, CheckmateError) or asked["cancelled"].asked:
         return MeasuredSize(note="interrupted")
     return measured_batch(
         given,
         found,
         options.budget,
         fixed_bytes=options.fixed,
-        max_overhead=options.max_overhead,
-        options=common_options.search_options(options),
         measure=options.measure,
         measure_limit_s=options.measure_limit,
-        report=report,
-        cancelled=interrupt,
+        **asked,
     )
 
 

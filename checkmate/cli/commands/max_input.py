@@ -16,8 +16,6 @@ from checkmate.largest.input_size import MaxInput, max_input
 from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
 from checkmate.largest.of_model import require_measurable, why_not_measured
 from checkmate.largest.sized_steps import STEP, USUAL_SHAPE, Size, SizedStep, size_at, sized_step
-from checkmate.progress import Report
-from checkmate.solvers.problem import SolveOptions
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
@@ -36,19 +34,14 @@ def run(
         request = common_options.model_request(options)
         step = sized_step(request, options.batch_size, options.fixed, report, interrupt)
         require_measurable(options.model, **how)
-        found = max_input(
-            step,
-            options.budget,
-            max_overhead=options.max_overhead,
-            options=replace(common_options.search_options(options), gap=0.0),
-            report=report,
-            cancelled=interrupt,
-        )
+        asked = common_options.search_arguments(options, report, interrupt)
+        asked["options"] = replace(asked["options"], gap=0.0)
+        found = max_input(step, options.budget, **asked)
         why_not = why_not_measured(**how) or ("interrupted" if found.cancelled else "")
         if why_not:
             measured = MeasuredSize(note=why_not)
         else:
-            measured = _measured(options, found, step, report, interrupt)
+            measured = _measured(options, found, step, asked)
     if graph_file is not None:
         write_graph(graph_file, found.graph)
     if schedule is not None:
@@ -68,7 +61,7 @@ def run(
 
 
 def _measured(
-    options: argparse.Namespace, found: MaxInput, step: SizedStep, report: Report, interrupt: Interrupt
+    options: argparse.Namespace, found: MaxInput, step: SizedStep, asked: dict[str, Any]
 ) -> MeasuredSize:
     # A small one, no larger than the size found, is timed first.
     quick = size_at(max(1, min(found.size[0], _QUICK) // STEP), step.aspect)
@@ -81,12 +74,9 @@ def _measured(
         SizeSteps.below(found.size[0] // STEP, request, step.at(quick), found.result, step.aspect),
         options.budget,
         found.result.require_schedule().steps.tolist(),
-        max_overhead=options.max_overhead,
         always=options.measure == "always",
         limit_s=options.measure_limit,
-        options=SolveOptions(workers=options.workers, seed=options.seed),
-        report=report,
-        cancelled=interrupt,
+        **asked,
     )
 
 

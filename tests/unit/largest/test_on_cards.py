@@ -9,13 +9,14 @@ import checkmate
 from checkmate.catalog.cards import Card, card_models, cards_called, common_cards
 from checkmate.cli.main import main
 from checkmate.errors import UsageError
+from checkmate.frontiers.cards import CardFit
 from checkmate.graphs.by_name import build_paper_graph
 from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.ir.graph import CostOrigin, CostUnit
 from checkmate.largest import roofline
 from checkmate.largest.batch import max_batch
 from checkmate.largest.cards_table import text
-from checkmate.largest.on_cards import CardAnswer, plans_for_cards
+from checkmate.largest.on_cards import plans_for_cards
 from checkmate.largest.roofline import op_seconds, priced, state_seconds, step_seconds
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
@@ -87,7 +88,7 @@ def test_a_plan_holds_on_its_card(kib: int) -> None:
     scaling = BatchScaling(graph)
     card = replace(CARD, memory_bytes=kib * 1024 + 7)
     (plan,) = plans_for_cards(scaling, [card], reserve_bytes=7, max_overhead=1.0, options=BRIEF)
-    assert plan.answer is CardAnswer.FITS and plan.plain is not None and plan.largest is not None
+    assert plan.answer is CardFit.FITS and plan.plain is not None and plan.largest is not None
 
     def plain_fits(batch: int) -> bool:
         at = scaling.at(batch)
@@ -106,7 +107,7 @@ def test_a_card_without_room_for_one_example_is_proved_too_small() -> None:
     plans = plans_for_cards(
         scaling, [CARD, replace(CARD, memory_bytes=900)], reserve_bytes=600, options=BRIEF
     )
-    assert [plan.answer for plan in plans] == [CardAnswer.FITS, CardAnswer.TOO_SMALL]
+    assert [plan.answer for plan in plans] == [CardFit.FITS, CardFit.TOO_SMALL]
     assert plans[1].plain is plans[1].largest is None and plans[1].upper_batch == 0
     said = text(scaling, plans, 600, None)
     assert "not one example fits, proved" in said and "estimated" in said
