@@ -29,44 +29,24 @@ from checkmate.solvers.constraints import Constraints
 _MOST = 200  # changes; each may hold a schedule in memory
 
 
-class _Change(QUndoCommand):
-    """A change from one value to another, which ``put`` sets."""
-
-    def __init__(self, text: str, before: Any, after: Any) -> None:
-        super().__init__(text)
-        self._before, self._after = before, after
+class _Edits:
+    """Makes changes of one kind."""
 
     def put(self, value: Any) -> None:
+        """Set what a change sets, or what was there before it."""
         raise NotImplementedError
 
+
+class _Change(QUndoCommand):
+    def __init__(self, edits: _Edits, text: str, before: Any, after: Any) -> None:
+        super().__init__(text)
+        self._edits, self._before, self._after = edits, before, after
+
     def redo(self) -> None:
-        self.put(self._after)
+        self._edits.put(self._after)
 
     def undo(self) -> None:
-        self.put(self._before)
-
-
-class _SessionChange(_Change):
-    def __init__(self, session: Session, text: str, before: Any, after: Any) -> None:
-        super().__init__(text, before, after)
-        self._session = session
-
-    def put(self, value: SliderTarget | Constraints) -> None:
-        if isinstance(value, Constraints):
-            self._session.constrain(value)
-        else:
-            self._session.ask(value)
-
-
-class _ListChange(_Change):
-    def __init__(
-        self, exploration: Exploration, text: str, found: ListedSchedule, after: OwnSchedule | None
-    ) -> None:
-        self._listing, self._key = exploration.listing, found.key
-        super().__init__(text, self._listing.of(found), after)
-
-    def put(self, value: OwnSchedule | None) -> None:
-        self._listing.put(self._key, value)
+        self._edits.put(self._before)
 
 
 @dataclass(frozen=True)
@@ -82,24 +62,7 @@ class _OnScreen:
     by_hand: bool
 
 
-class _ShownChange(_Change):
-    def __init__(
-        self, exploration: Exploration, comparison: Comparison, text: str, before: _OnScreen, after: _OnScreen
-    ) -> None:
-        super().__init__(text, before, after)
-        self._exploration, self._comparison = exploration, comparison
-
-    def put(self, value: _OnScreen) -> None:
-        exploration = self._exploration
-        if value.asked != exploration.asked or (exploration.by_hand and not value.by_hand):
-            exploration.move(value.asked)
-            exploration.show_now()
-        self._comparison.pin(value.other)
-        if value.by_hand and value.shown is not None and value.shown is not exploration.shown:
-            exploration.show(value.shown)
-
-
-class ShownEdits:
+class ShownEdits(_Edits):
     def __init__(self, exploration: Exploration, comparison: Comparison, stack: QUndoStack) -> None:
         self._exploration, self._comparison, self._stack = exploration, comparison, stack
 
@@ -138,14 +101,23 @@ class ShownEdits:
     def _push(self, text: str, after: _OnScreen) -> None:
         now = self._now
         if now != after:
-            self._stack.push(_ShownChange(self._exploration, self._comparison, text, now, after))
+            self._stack.push(_Change(self, text, now, after))
+
+    def put(self, value: _OnScreen) -> None:
+        exploration = self._exploration
+        if value.asked != exploration.asked or (exploration.by_hand and not value.by_hand):
+            exploration.move(value.asked)
+            exploration.show_now()
+        self._comparison.pin(value.other)
+        if value.by_hand and value.shown is not None and value.shown is not exploration.shown:
+            exploration.show(value.shown)
 
 
-class ListEdits:
+class ListEdits(_Edits):
     """Pins, renames, notes and removes schedules; the first three put one of another group into the list."""
 
     def __init__(self, exploration: Exploration, stack: QUndoStack) -> None:
-        self._exploration, self._stack = exploration, stack
+        self._listing, self._stack = exploration.listing, stack
 
     def pin(self, found: ListedSchedule) -> None:
         own = self._entry(found)
@@ -160,19 +132,26 @@ class ListEdits:
         self._push("Note on a schedule", replace(self._entry(found), note=text.strip()))
 
     def remove(self, found: ListedSchedule) -> None:
-        if self._exploration.listing.of(found) is not None:
-            self._stack.push(_ListChange(self._exploration, "Remove a schedule", found, None))
+        if self._listing.of(found) is not None:
+            self._change("Remove a schedule", found, None)
 
     def _entry(self, found: ListedSchedule) -> OwnSchedule:
-        return self._exploration.listing.of(found) or OwnSchedule(found)
+        return self._listing.of(found) or OwnSchedule(found)
 
     def _push(self, text: str, after: OwnSchedule) -> None:
         if after != self._entry(after.found):
             wanted = after if after.touched or after.asked is not None else None
-            self._stack.push(_ListChange(self._exploration, text, after.found, wanted))
+            self._change(text, after.found, wanted)
+
+    def _change(self, text: str, found: ListedSchedule, after: OwnSchedule | None) -> None:
+        before = self._listing.of(found)
+        self._stack.push(_Change(self, text, (found.key, before), (found.key, after)))
+
+    def put(self, value: tuple[bytes, OwnSchedule | None]) -> None:
+        self._listing.put(*value)
 
 
-class UndoCommands(QObject):
+class UndoCommands(QObject, _Edits):
     """Asks for budgets and aims, and switches constraints on the selected op or its layer."""
 
     changed = Signal()
@@ -200,7 +179,13 @@ class UndoCommands(QObject):
         if self._exploration.graph is None or after == before:
             self._session.solve()
         else:
-            self.stack.push(_SessionChange(self._session, after.words, before, after))
+            self.stack.push(_Change(self, after.words, before, after))
+
+    def put(self, value: SliderTarget | Constraints) -> None:
+        if isinstance(value, Constraints):
+            self._session.constrain(value)
+        else:
+            self._session.ask(value)
 
     def _on_solve(self) -> None:
         solve = self._exploration.solve
@@ -250,5 +235,5 @@ class UndoCommands(QObject):
 
     def _change(self, text: str, after: Constraints) -> None:
         if self._exploration.graph is not None and after != self._exploration.constraints:
-            self.stack.push(_SessionChange(self._session, text, self._exploration.constraints, after))
+            self.stack.push(_Change(self, text, self._exploration.constraints, after))
         self.changed.emit()  # a button that was pressed may have to come up again
