@@ -103,6 +103,10 @@ class Exploration(QObject):
         return ReportContent(self.graph, self.shown, self.plain, tuple(self.known), self.least_possible, said)
 
     @property
+    def running_solve(self) -> Solve | None:
+        return self.solve if self.solve is not None and self.solve.running else None
+
+    @property
     def graph_body(self) -> bytes:
         assert self.unconstrained is not None
         return self.unconstrained.graph_body
@@ -390,7 +394,8 @@ class Exploration(QObject):
     def _stand(self) -> None:
         if self.what_if is None or self.shown is None:
             return
-        sought = self.solve is not None and self.solve.running and self.solve.asked == self.asked
+        running = self.running_solve
+        sought = running is not None and running.asked == self.asked
         standing = Standing.of(
             self.what_if,
             self.budget_bytes,
@@ -473,16 +478,14 @@ class Exploration(QObject):
 
     def answered(self) -> None:
         solve = self.solve
-        if solve is not None and solve.what_if is self.what_if:
-            found = solve.best_known
-            if found is not None:
-                self.listing.answer(solve.asked, found)
+        if solve is not None and solve.what_if is self.what_if and (found := solve.best_known):
+            self.listing.answer(solve.asked, found)
 
     def begin_solve(self, job: int) -> None:
         """Begin a solve for the current budget or aim. What is already known of it is its first result."""
         assert self.what_if is not None
-        before = self.solve
-        if before is not None and before.running and time.monotonic() - before.started > _LOOKED_AT_S:
+        before = self.running_solve
+        if before is not None and time.monotonic() - before.started > _LOOKED_AT_S:
             self.answered()  # the slider has not only passed there
         if self._chosen:
             self.move(self.asked)

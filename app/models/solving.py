@@ -200,8 +200,7 @@ class SolverClient(QObject):
             self.process.send(FindLeastMemory(job, aim.max_overhead if aim.limited else None, limit))
 
     def stop(self) -> None:
-        solve = self._exploration.solve
-        if solve is not None and solve.running:
+        if solve := self._exploration.running_solve:
             self.process.send(Cancel(solve.job))
             self._patience.start(int(_CANCEL_PATIENCE_MS + _PER_OP_MS * solve.what_if.graph.n))
 
@@ -214,8 +213,7 @@ class SolverClient(QObject):
         self.process.stop()
         self._exploration.set_preparing("")
         self._arrived.clear()
-        solve = self._exploration.solve
-        if solve is not None and solve.running:
+        if solve := self._exploration.running_solve:
             self._end(_kept(solve), "stopped, to measure")
 
     def release(self) -> bool:
@@ -233,8 +231,7 @@ class SolverClient(QObject):
         self._forget()
 
     def _on_patience_over(self) -> None:
-        solve = self._exploration.solve
-        if solve is not None and solve.running:
+        if solve := self._exploration.running_solve:
             self.process.restart()
             self._arrived.clear()
             self.send_graph()
@@ -281,8 +278,7 @@ class SolverClient(QObject):
             self._expect_more()
 
     def _expect_more(self) -> None:
-        solve = self._exploration.solve
-        if solve is not None and solve.running:
+        if self._exploration.running_solve:
             self.process.expect(self._limit + _SILENT_S)
 
     def _ticket(self, what_if: WhatIf, body: bytes) -> int:
@@ -343,14 +339,13 @@ class SolverClient(QObject):
             case FrontierBound(budget_bytes=budget, lower_bound=bound):
                 self._exploration.add_bound(budget, bound, what_if)
             case FrontierSchedule():
-                solve = self._exploration.solve
                 self._take(
                     message.steps,
                     budget_bytes=message.budget_bytes,
                     solver=message.solver,
                     seconds=message.solve_seconds,
                     what_if=what_if,
-                    asked=solve is not None and solve.running,
+                    asked=self._exploration.running_solve is not None,
                     baseline=message.baseline,
                 )
             case Filling(state=state):
@@ -434,8 +429,7 @@ class SolverClient(QObject):
         self._knows_graph = False
         if not self.process.failing:  # else it would die again and again; it starts when it is asked
             self.send_graph()
-        solve = self._exploration.solve
-        if solve is not None and solve.running:
+        if self._exploration.running_solve:
             self._end(SolveStatus.FAILED, "the solver process ended; move the budget to solve again")
 
 

@@ -188,8 +188,7 @@ class UndoCommands(QObject, _Edits):
             self._session.ask(value)
 
     def _on_solve(self) -> None:
-        solve = self._exploration.solve
-        if solve is not None and solve.running:
+        if self._exploration.running_solve:
             self._asked = self._exploration.asked
 
     def set_by_layer(self, on: bool) -> None:
