@@ -8,7 +8,6 @@ from PySide6.QtCore import QPoint, QRect
 from PySide6.QtGui import QColor, QImage, QPainter, QRegion
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
-from app.models import listing
 from app.state.knowledge import ListedSchedule
 from app.views.common.paint_turns import PaintTurns
 from checkmate.ir.graph import GraphBuilder
@@ -187,7 +186,7 @@ def test_the_window_saves_pictures_of_what_is_drawn(window, qtbot, tmp_path, cha
 def test_a_large_schedule_is_prepared_before_it_is_shown(
     window, exploration, qtbot, monkeypatch, chain_open
 ) -> None:
-    monkeypatch.setattr(listing, "_AT_ONCE", 0)
+    monkeypatch.setattr("app.models.exploration._AT_ONCE", 0)
     threads, known = set(), []
     prepare = ListedSchedule.prepare
     monkeypatch.setattr(
@@ -211,7 +210,7 @@ def test_a_pending_schedule_does_not_replace_a_chosen_one(
     qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)
     window.session.solving.close()  # which would find more while nothing is asked
     qtbot.wait(50)
-    monkeypatch.setattr(listing, "_AT_ONCE", 0)
+    monkeypatch.setattr("app.models.exploration._AT_ONCE", 0)
     best = exploration.best_for(exploration.budget_bytes)
     assert best is not exploration.plain
     exploration.show(exploration.plain)

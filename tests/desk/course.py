@@ -36,7 +36,6 @@ SIZES = [(1250, 800), (1600, 1000), (1100, 700), (1400, 900)]
 
 
 def drag(desk: Desk, seconds: float) -> Iterator[Pause]:
-    """Drag the slider to and fro."""
     x, y, wide, high = desk.panel("slider")
     level = y + high - _ABOVE_FOOT
     low, most = _TRACK
@@ -55,7 +54,6 @@ def drag(desk: Desk, seconds: float) -> Iterator[Pause]:
 
 
 def play(desk: Desk, seconds: float) -> Iterator[Pause]:
-    """Play the animation, from the beginning."""
     x, y, wide, _ = desk.panel("graph")
     desk.hand.click(x + wide - 20, y + 12)  # beside the boxes: nothing is selected
     desk.hand.key("Home")
@@ -67,7 +65,6 @@ def play(desk: Desk, seconds: float) -> Iterator[Pause]:
 
 
 def steps(desk: Desk, count: int) -> Iterator[Pause]:
-    """Click along the curve, each time when all is still again."""
     x, y, wide, high = desk.panel("curve")
     for number in range(count):
         desk.hand.click(x + (0.3 + 0.6 * number / count) * wide, y + 0.5 * high)
@@ -102,7 +99,6 @@ def name_other(desk: Desk, path: Path) -> None:
 
 
 def open_other(desk: Desk, name: str) -> Iterator[Pause]:
-    """Open the graph that is named in the dialog."""
     desk.hand.key("Return")
     end = time.monotonic() + _PATIENCE_S
     while desk.state["graph"] != name:
@@ -114,7 +110,6 @@ def open_other(desk: Desk, name: str) -> Iterator[Pause]:
 
 
 def name_theme(desk: Desk, name: str) -> None:
-    """Search for a theme, by the keyboard alone."""
     desk.hand.key("ctrl+k")
     desk.until(lambda: bool(desk.state["found"]), "the search is open")
     desk.type(f">theme: {name}")
@@ -123,7 +118,6 @@ def name_theme(desk: Desk, name: str) -> None:
 
 
 def take_theme(desk: Desk, name: str) -> Iterator[Pause]:
-    """Take the theme that is found."""
     desk.hand.key("Return")
     end = time.monotonic() + _PATIENCE_S
     while desk.state["theme"] != name:
@@ -133,7 +127,6 @@ def take_theme(desk: Desk, name: str) -> Iterator[Pause]:
 
 
 def resize(desk: Desk, sizes: Sequence[tuple[int, int]] = SIZES) -> Verdict:
-    """Give the window one size after the other."""
     verdict = Verdict()
     for size in sizes:
         came = partial(_has_size, desk, size)
@@ -146,7 +139,6 @@ def _has_size(desk: Desk, size: tuple[int, int]) -> bool:
 
 
 def first_graph(theme: str, pictures: Path | None) -> Verdict:
-    """Open the bundled graph from the start page."""
     with Desk(None, theme=theme, pictures=pictures) as desk:
         desk.until(lambda: _BUNDLED in desk.state["places"], "the start page came up")
 
@@ -158,7 +150,6 @@ def first_graph(theme: str, pictures: Path | None) -> Verdict:
 
 
 def run(folder: Path, counts: list[int], theme: str, seconds: float, pictures: Path | None) -> dict[str, Any]:
-    """Return the figures of all courses, by number of ops."""
     whole, found, began = Verdict(), {}, os.getloadavg()
     if pictures is not None:
         pictures.mkdir(parents=True, exist_ok=True)
@@ -201,7 +192,6 @@ def run(folder: Path, counts: list[int], theme: str, seconds: float, pictures: P
 
 
 def main() -> int:
-    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ops", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--theme", choices=("light", "dark"), default="light")

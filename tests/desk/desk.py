@@ -98,7 +98,6 @@ class Desk:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return what the window last said of itself."""
         if self._path.is_file():
             at = self._path.stat().st_mtime_ns
             if at != self._read_at:
@@ -107,16 +106,13 @@ class Desk:
 
     @property
     def client(self) -> Pixels:
-        """Return the window's pixels, without its frame."""
         return self.pixels(self.state["client"])
 
     def pixels(self, rect: Rect) -> Pixels:
-        """Return pixels of the screen."""
         x, y, wide, high = rect
         return self.screen.pixels[max(0, y) : y + high, max(0, x) : x + wide]
 
     def panel(self, name: str) -> Rect:
-        """Return where a panel, or another place to click, is on the screen."""
         state = self.state
         x, y, wide, high = {**state["panels"], **state["places"]}[name]
         return x, y, wide, high
@@ -143,7 +139,6 @@ class Desk:
         raise AssertionError(f"{text!r} was typed; in the field is {self.state['focus']}")
 
     def choose_file(self, keys: str, path: Path, chosen: Callable[[], bool]) -> None:
-        """Open a file dialog by ``keys``, and type a file into it."""
         self.hand.key(keys)
         self.until(lambda: self.state["dialog"], "the dialog that asks for a file came up")
         self.still()
@@ -160,13 +155,11 @@ class Desk:
         self.still()
 
     def resize(self, wide: int, high: int) -> None:
-        """Ask the window manager for another size of the window."""
         ids = self.screen.run("xdotool", "search", "--onlyvisible", "--name", "Checkmate Explorer")
         window = ids.stdout.split()[-1]
         assert self.screen.run("xdotool", "windowsize", window, str(wide), str(high)).returncode == 0
 
     def still(self) -> Pixels:
-        """Wait until nothing moves, or for some seconds; return the pixels."""
         end = time.monotonic() + _MOST_STILL_S
         last, since = self.client.copy(), time.monotonic()
         while time.monotonic() < end and time.monotonic() - since < _STILL_S:
@@ -223,7 +216,6 @@ class Desk:
         return verdict
 
     def watch_change(self, change: Callable[[], None], came: Callable[[], bool], name: str) -> Verdict:
-        """Capture while another page or another size comes on screen."""
         self.still()
         before = _Still(self.screen.frame(), dict(self.state["panels"]), self.state["client"])
         change()
@@ -262,7 +254,6 @@ class Desk:
             save(frame, self._pictures / f"{name}.png")
 
     def _cut(self, frame: Pixels, rect: Rect) -> Pixels:
-        """Return a panel's part of a frame of the window."""
         left, top, _, _ = self.state["client"]
         x, y, wide, high = rect
         return frame[y - top : y - top + high, x - left : x - left + wide]
@@ -275,7 +266,6 @@ def _common(one: Rect, other: Rect) -> Rect:
 
 
 def _only(frame: Pixels, rect: Rect) -> Pixels:
-    """Return a frame that is black outside a rectangle."""
     x, y, wide, high = rect
     found = np.zeros_like(frame)
     found[y : y + high, x : x + wide] = frame[y : y + high, x : x + wide]
@@ -291,7 +281,6 @@ class _Still:
     client: Rect
 
     def emptied(self, frame: Pixels) -> dict[str, float]:
-        """Return the share of each panel's content that is empty in a frame."""
         found = {}
         for name, (x, y, wide, high) in (self.panels or {"page": self.client}).items():
             part = np.s_[y : y + high, x : x + wide]

@@ -24,7 +24,6 @@ Filled = NDArray[np.bool_]  # rows x columns of tiles
 
 
 def filled_tiles(panel: Pixels) -> Filled:
-    """Return which tiles have more than one colour."""
     rows, columns = (max(1, min(_TILES, length // _LEAST)) for length in panel.shape)
     high, wide = panel.shape[0] // rows, panel.shape[1] // columns
     if not panel.size:
@@ -60,7 +59,6 @@ class Verdict:
             (self.blank if share > _BLANK else self.half)[name] += times
 
     def add(self, other: Verdict) -> None:
-        """Take in another course's figures."""
         self.frames += other.frames
         self.changed += other.changed
         self.bad_frames += other.bad_frames
@@ -70,7 +68,6 @@ class Verdict:
         self.unanswered += other.unanswered
 
     def facts(self) -> dict[str, Any]:
-        """Return the figures, for a table or a file."""
         found: dict[str, Any] = {"frames": self.frames, "changed": self.changed}
         found |= {"blank or half-painted": self.bad_frames}
         found |= {"blank": dict(self.blank.most_common()), "half-painted": dict(self.half.most_common())}
@@ -90,7 +87,6 @@ def _spread(seconds: Iterable[float]) -> dict[str, float]:
 
 
 def save(pixels: Pixels, path: Path) -> None:
-    """Write pixels of the screen as a picture."""
     from PySide6.QtGui import QImage
 
     opaque = np.ascontiguousarray(pixels | np.uint32(0xFF000000))

@@ -34,20 +34,16 @@ class Hand:
         self._x.XCloseDisplay(self._display)
 
     def move(self, x: float, y: float) -> None:
-        """Move the pointer to a place on the screen."""
         self._test.XTestFakeMotionEvent(self._display, 0, round(x), round(y), ctypes.c_ulong(0))
         self._x.XFlush(self._display)
 
     def press(self) -> None:
-        """Press the left button, and hold it."""
         self._button(True)
 
     def release(self) -> None:
-        """Let the left button go."""
         self._button(False)
 
     def click(self, x: float, y: float) -> None:
-        """Click at a place on the screen, as slowly as a finger."""
         self.move(x, y)
         time.sleep(_FINGER_S)
         self.press()
@@ -55,7 +51,6 @@ class Hand:
         self.release()
 
     def turn(self, notches: int) -> None:
-        """Turn the wheel: away from oneself if positive."""
         for _ in range(abs(notches)):
             for down in (True, False):
                 self._button(down, _WHEEL_UP if notches > 0 else _WHEEL_DOWN)
@@ -65,9 +60,7 @@ class Hand:
         self._x.XFlush(self._display)
 
     def key(self, *keys: str) -> None:
-        """Press and release keys such as ``ctrl+o``."""
         assert self._screen.run("xdotool", "key", *keys).returncode == 0
 
     def type(self, text: str) -> None:
-        """Type a text."""
         assert self._screen.run("xdotool", "type", "--delay", "8", text).returncode == 0

@@ -55,7 +55,6 @@ def _helps(desk: Desk) -> bool:
 
 
 def main() -> int:
-    """Measure, and print what was found."""
     load = round(os.getloadavg()[0], 1)
     with Desk(None) as desk:
         found = ask(desk)

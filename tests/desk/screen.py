@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from app.look import missing_libraries
@@ -31,6 +32,9 @@ _COLOR_BYTES = 12
 def missing() -> tuple[str, ...]:
     """Return the programs and libraries that are needed and not installed."""
     return (*(name for name in NEEDED if shutil.which(name) is None), *missing_libraries())
+
+
+on_a_screen = pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}")
 
 
 class Screen:
@@ -74,7 +78,6 @@ class Screen:
         raise RuntimeError("the window manager did not start")
 
     def frame(self, rect: Sequence[int] | None = None) -> NDArray[np.uint32]:
-        """Return a copy of the screen, or of a part: x, y, width, height."""
         self._x.XGrabServer(self._connection)
         self._x.XSync(self._connection, 0)
         if rect is None:
@@ -87,13 +90,11 @@ class Screen:
         return found
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command on this display."""
         return subprocess.run(
             command, env={**os.environ, "DISPLAY": self.display}, capture_output=True, text=True, check=False
         )
 
     def close(self) -> None:
-        """End the window manager and the server."""
         self._x.XCloseDisplay(self._connection)
         for process in (self._manager, self._server):
             process.terminate()

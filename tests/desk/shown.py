@@ -14,10 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject, QPoint, QRect, QTimer
+from PySide6.QtCore import QObject, QRect, QTimer
 from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QPushButton, QWidget
 
 from app import bootstrap
+from app.views.common.paint_turns import visible_part
 from app.views.dialogs.export_dialog import ExportDialog
 from app.views.window.main_window import MainWindow
 from app.views.window.menus import Palette
@@ -59,7 +60,7 @@ def state_of(window: MainWindow) -> dict[str, Any]:
         "panels": {
             name: _on_screen(widget, _counted(name, widget)) for name, widget in _panels(window).items()
         },
-        "places": {name: _on_screen(widget, _seen(widget)) for name, widget in _places(window).items()}
+        "places": {name: _on_screen(widget, visible_part(widget)) for name, widget in _places(window).items()}
         | _plain_row(window),
         "graph": "" if exploration.graph is None else exploration.graph.name,
         "ops": 0 if exploration.graph is None else exploration.graph.n,
@@ -95,12 +96,11 @@ def _focus() -> dict[str, Any]:
         typed = widget.currentText()
     else:
         typed = widget.text() if isinstance(widget, QLineEdit) else ""
-    place = _on_screen(widget, _seen(widget))
+    place = _on_screen(widget, visible_part(widget))
     return {"name": f"{type(widget).__name__}: {said}", "place": place, "typed": typed}
 
 
 def _memory(window: MainWindow) -> dict[str, Any]:
-    """Return what the inspector lists of the memory at the playhead."""
     explorer, shown = window._explorer, window.session.exploration.shown
     if explorer is None or shown is None:
         return {"view": "", "rows": 0, "priced": 0, "busy": True, "at_peak": False}
@@ -119,12 +119,10 @@ def _exporting(window: MainWindow) -> bool:
 
 
 def _lines(window: MainWindow) -> list[str]:
-    """Return the words of the lines across the memory curve."""
     return [] if window._explorer is None else [one.words for one in window._explorer.curve.edge_lines.lines]
 
 
 def _compared(window: MainWindow) -> dict[str, Any]:
-    """Return what the comparison of two graphs shows; empty without one."""
     dialog = window.comparing.dialog
     if dialog is None:
         return {}
@@ -142,13 +140,11 @@ def _compared(window: MainWindow) -> dict[str, Any]:
 
 
 def _batches(window: MainWindow) -> list[str]:
-    """Return how each search for the largest batch ended."""
     dialog = window.batches.dialog
     return [] if dialog is None else [answer.status for answer in dialog.search.answers]
 
 
 def _listed(window: MainWindow) -> dict[str, list[str]]:
-    """Return the names in each group of schedules."""
     found: dict[str, list[str]] = {}
     for row in window._explorer.schedules.rows if window._explorer is not None else []:
         found.setdefault(row.group.value, []).append(row.name)
@@ -173,7 +169,7 @@ def _panels(window: MainWindow) -> dict[str, QWidget]:
         "layers": explorer.layers._list.viewport(),
         "transport": explorer.transport,
     }
-    return {name: widget for name, widget in found.items() if not _seen(widget).isEmpty()}
+    return {name: widget for name, widget in found.items() if not visible_part(widget).isEmpty()}
 
 
 def _places(window: MainWindow) -> dict[str, QWidget]:
@@ -182,7 +178,7 @@ def _places(window: MainWindow) -> dict[str, QWidget]:
     if window._explorer is not None and window._explorer.isVisible():
         found["entry"] = window._explorer.budget._entry
         tabs = window._explorer.inspector.memory.tabs.values()
-        found |= {f"tab {one.text()}": one for one in tabs if not _seen(one).isEmpty()}
+        found |= {f"tab {one.text()}": one for one in tabs if not visible_part(one).isEmpty()}
     if window._start.isVisible():
         links = window._start.findChildren(QPushButton, "link")
         found |= {f"link {one.text()}": one for one in links}
@@ -190,33 +186,18 @@ def _places(window: MainWindow) -> dict[str, QWidget]:
 
 
 def _plain_row(window: MainWindow) -> dict[str, list[int]]:
-    """Return where the row of keeping everything is, if it is on screen."""
     explorer, plain = window._explorer, window.session.exploration.plain
     if explorer is None or plain is None or not explorer.isVisible():
         return {}
     listed = explorer.schedules._list
     item = listed.item(plain)
-    rect = QRect() if item is None else listed.visualItemRect(item) & _seen(listed.viewport())
+    rect = QRect() if item is None else listed.visualItemRect(item) & visible_part(listed.viewport())
     return {} if rect.isEmpty() else {"keep everything": _on_screen(listed.viewport(), rect)}
 
 
 def _counted(name: str, widget: QWidget) -> QRect:
-    """Return the part of a panel that always has content."""
-    seen = _seen(widget)
+    seen = visible_part(widget)
     return seen & QRect(*_ALWAYS[name]).translated(seen.topLeft()) if name in _ALWAYS else seen
-
-
-def _seen(widget: QWidget) -> QRect:
-    """Return the part of a widget that its parents do not cut off."""
-    seen, at = widget.rect(), widget
-    if not widget.isVisible():
-        return QRect()
-    while not at.isWindow():
-        parent = at.parentWidget()
-        corner = widget.mapTo(parent, QPoint(0, 0))
-        seen &= parent.rect().translated(-corner)
-        at = parent
-    return seen
 
 
 def _on_screen(widget: QWidget, part: QRect) -> list[int]:
@@ -225,7 +206,6 @@ def _on_screen(widget: QWidget, part: QRect) -> list[int]:
 
 
 def main() -> int:
-    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("state", type=Path)
     parser.add_argument("file", nargs="?")

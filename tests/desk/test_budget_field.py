@@ -4,12 +4,9 @@ import pytest
 
 from checkmate.catalog.bundled import find_graph
 from tests.desk.desk import Desk
-from tests.desk.screen import missing
+from tests.desk.screen import on_a_screen
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
-]
+pytestmark = [pytest.mark.heavy, on_a_screen]
 
 
 def test_export_is_asked_for_while_a_budget_is_typed() -> None:

@@ -8,11 +8,10 @@ from checkmate.formats import write_graph
 from tests.desk import course
 from tests.desk.desk import Desk
 from tests.desk.frames import Pixels, Verdict, emptied, filled_tiles
-from tests.desk.screen import missing
+from tests.desk.screen import on_a_screen
 from tests.generated_graphs import training_dag
 
 heavy = pytest.mark.heavy
-on_a_screen = pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,6 @@ def desk(tmp_path_factory):
 
 
 def whole(verdict: Verdict) -> bool:
-    """Return whether frames changed, and all of them were whole."""
     facts = verdict.facts()
     assert verdict.frames > 10 and verdict.changed > 3, facts
     assert verdict.bad_frames == 0, facts

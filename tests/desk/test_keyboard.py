@@ -11,12 +11,9 @@ import pytest
 from checkmate.catalog.bundled import find_graph
 from tests.desk.desk import Desk
 from tests.desk.frames import Pixels
-from tests.desk.screen import missing
+from tests.desk.screen import on_a_screen
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
-]
+pytestmark = [pytest.mark.heavy, on_a_screen]
 _AROUND, _LEAST, _CONTRAST = 4, 20, 3.0  # pixels around a widget; pixels that change, and by how much
 _MOST_STOPS, _LONG_S = 80, 400.0
 _MODEL = """
@@ -57,11 +54,21 @@ def press(desk: Desk, *keys: str) -> str:
 
 
 def press_until(desk: Desk, part: str, *keys: str) -> None:
-    """Move the focus until a widget with this in its name has it."""
     for _ in range(_MOST_STOPS):
         if part in press(desk, *keys):
             return
     raise AssertionError(f"{part} never had the focus")
+
+
+def begin_export(desk: Desk, folder: Path) -> None:
+    desk.hand.key("ctrl+e")
+    desk.until(lambda: desk.state["dialog"], "the dialog came up")
+    desk.still()
+    press_until(desk, "Folder", "Tab")
+    desk.hand.key("ctrl+a")
+    desk.type(str(folder))
+    desk.hand.key("Return")
+    desk.until(lambda: desk.state["exporting"], "the export runs")
 
 
 def test_open_budget_what_if_and_export_by_the_keyboard_alone(tmp_path: Path) -> None:
@@ -89,14 +96,7 @@ def test_open_budget_what_if_and_export_by_the_keyboard_alone(tmp_path: Path) ->
         desk.until(lambda: desk.state["constrained"], "its values are kept")
         desk.until(lambda: not desk.state["solving"] and desk.state["fit"] == "BEST", "it is solved")
         # Export, into a folder that is typed.
-        desk.hand.key("ctrl+e")
-        desk.until(lambda: desk.state["dialog"], "the dialog came up")
-        desk.still()
-        press_until(desk, "Folder", "Tab")
-        desk.hand.key("ctrl+a")
-        desk.type(str(tmp_path / "exported"))
-        desk.hand.key("Return")
-        desk.until(lambda: desk.state["exporting"], "the export runs")
+        begin_export(desk, tmp_path / "exported")
         desk.hand.key("Escape")
         desk.until(lambda: not desk.state["exporting"], "the export was cancelled")
         desk.hand.key("Escape")
@@ -124,14 +124,7 @@ def test_a_models_file_becomes_an_exported_step_by_the_keyboard_alone(tmp_path: 
         desk.hand.key("Right", "k")
         desk.until(lambda: desk.state["constrained"], "a value is kept")
         desk.until(lambda: desk.state["fit"] == "BEST" and not desk.state["solving"], "it is solved again")
-        desk.hand.key("ctrl+e")
-        desk.until(lambda: desk.state["dialog"], "the dialog came up")
-        desk.still()
-        press_until(desk, "Folder", "Tab")
-        desk.hand.key("ctrl+a")
-        desk.type(str(folder))
-        desk.hand.key("Return")
-        desk.until(lambda: desk.state["exporting"], "the export runs")
+        begin_export(desk, folder)
         desk.until(lambda: not desk.state["exporting"], "the export ended", _LONG_S)
         desk.still()
         report = json.loads((folder / "report.json").read_text())

@@ -7,12 +7,9 @@ import pytest
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
 from tests.desk.desk import Desk
-from tests.desk.screen import missing
+from tests.desk.screen import on_a_screen
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
-]
+pytestmark = [pytest.mark.heavy, on_a_screen]
 _WATCHED_S = 6.0
 
 
@@ -26,7 +23,6 @@ def desk():
 
 @pytest.fixture
 def mine(desk) -> list[str]:
-    """Return the schedules asked for; ask for one if none was."""
     if not desk.state["listed"].get("Mine"):
         plain = desk.state["shown"]
         desk.until(lambda: desk.state["known"] > 8, "the frontier is filled")

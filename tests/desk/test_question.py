@@ -4,12 +4,9 @@ import pytest
 
 from tests.desk.desk import Desk
 from tests.desk.question import ask
-from tests.desk.screen import missing
+from tests.desk.screen import on_a_screen
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
-]
+pytestmark = [pytest.mark.heavy, on_a_screen]
 
 
 def test_what_fills_the_peak_and_what_dropping_it_costs() -> None:

@@ -10,12 +10,9 @@ from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph, write_graph
 from checkmate.largest.scaling import BatchScaling
 from tests.desk.desk import Desk
-from tests.desk.screen import missing
+from tests.desk.screen import on_a_screen
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
-]
+pytestmark = [pytest.mark.heavy, on_a_screen]
 
 
 def drawn(desk: Desk, place: tuple[int, int, int, int], color: str) -> int:
@@ -37,7 +34,6 @@ def theme_of(desk: Desk):
 
 
 def press(desk: Desk, *keys: str) -> None:
-    """Press keys one after the other, each when all is still."""
     for key in keys:
         desk.hand.key(key)
         desk.still()

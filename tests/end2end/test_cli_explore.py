@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk.screen import Screen, missing
+from tests.desk.screen import Screen, on_a_screen
 from tests.end2end.test_cli_doctor import doctor, stub, text
 
 pytest.importorskip("PySide6")
@@ -100,7 +100,7 @@ def test_a_chosen_platform_is_respected(tmp_path: Path) -> None:
         until((tmp_path / "state" / "checkmate-explorer" / "window.log").is_file, process)
 
 
-@pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}")
+@on_a_screen
 def test_a_display_that_answers(tmp_path: Path) -> None:
     screen = Screen(tmp_path / "screen", size=(800, 600))
     try:
