@@ -154,20 +154,8 @@ class Machines:
         raise TimeoutError(f"no scheduler listens at {self.address}")
 
     def start_worker(self, machine: Machine) -> None:
-        machine.start(
-            "distributed.cli.dask_worker",
-            f"tcp://{self.address}",
-            *(
-                "--host",
-                machine.address,
-                "--nthreads",
-                "1",
-                "--nworkers",
-                "1",
-                "--no-nanny",
-                "--no-dashboard",
-            ),
-        )
+        options = f"--host {machine.address} --nthreads 1 --nworkers 1 --no-nanny --no-dashboard"
+        machine.start("distributed.cli.dask_worker", f"tcp://{self.address}", *options.split())
 
     def start_all(self) -> None:
         self.start_scheduler()

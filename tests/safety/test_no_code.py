@@ -8,7 +8,7 @@ import pytest
 
 # What reads files. Processes of one program send each other graphs as pickles, which no file comes near.
 READING = ("app", *(f"checkmate/{name}" for name in ("formats", "records", "reports", "sweeps", "machine",
-           "catalog", "certificate", "cli", "memory", "graphs", "ipc", "workers")))  # fmt: skip
+           "catalog", "certificate", "cli", "memory", "graphs", "processes", "workers")))  # fmt: skip
 CHILD = """
 import os, pickle, sys, warnings
 from pathlib import Path
