@@ -23,13 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from checkmate.errors import UsageError
 from checkmate.formats.graph import ENDINGS
 from checkmate.graphs.layers import LayerBuilder, Network, Shape, Tensor, training_graph
 from checkmate.ir.graph import Graph
-
-Make = Callable[[str, Shape], Network]
 
 PREFIX = "paper."
 _PHOTO_CLASSES, _STREET_CLASSES = 1000, 19
@@ -81,19 +80,15 @@ def unet(name: str, size: Shape) -> Network:
     return _labelled(net, net.conv(x, _STREET_CLASSES, 3, name="classes"))
 
 
-def segnet(*, plain: bool = False) -> Make:
-    """Return a function that builds SegNet: four stages of the encoder, three of them mirrored."""
-
-    def make(name: str, size: Shape) -> Network:
-        net = LayerBuilder(name, size)
-        x = _padded_conv(
-            net, (_plain_features(net, 4) if plain else _vgg_features(net, _VGG16[:4]))[3], 512, "up4"
-        )
-        for stage, filters in ((3, 256), (2, 128), (1, 64)):
-            x = _padded_conv(net, net.upsample(x, name=f"up{stage}_upsample"), filters, f"up{stage}")
-        return _labelled(net, net.conv(x, _STREET_CLASSES, 3, name="classes"))
-
-    return make
+def segnet(name: str, size: Shape, *, plain: bool = False) -> Network:
+    """Build SegNet: four stages of the encoder, three of them mirrored."""
+    net = LayerBuilder(name, size)
+    x = _padded_conv(
+        net, (_plain_features(net, 4) if plain else _vgg_features(net, _VGG16[:4]))[3], 512, "up4"
+    )
+    for stage, filters in ((3, 256), (2, 128), (1, 64)):
+        x = _padded_conv(net, net.upsample(x, name=f"up{stage}_upsample"), filters, f"up{stage}")
+    return _labelled(net, net.conv(x, _STREET_CLASSES, 3, name="classes"))
 
 
 def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[Tensor]:
@@ -109,25 +104,21 @@ def _cropped(net: LayerBuilder, one: Tensor, other: Tensor, name: str) -> list[T
     return [one, other]
 
 
-def fcn8(*, plain: bool = False) -> Make:
-    """Return a function that builds FCN8: dense layers as convolutions, two stages added on the way up."""
-
-    def make(name: str, size: Shape) -> Network:
-        net = LayerBuilder(name, size)
-        _, _, third, fourth, fifth = _plain_features(net) if plain else _vgg_features(net)
-        x = net.dropout(net.conv(fifth, 4096, 7, name="fc6"), name="drop6")
-        x = net.dropout(net.conv(x, 4096, 1, name="fc7"), name="drop7")
-        x = net.conv_transpose(
-            net.conv(x, _STREET_CLASSES, 1, name="score"), _STREET_CLASSES, 4, stride=2, name="up2"
-        )
-        skip = net.conv(fourth, _STREET_CLASSES, 1, name="score4")
-        x = net.add(_cropped(net, x, skip, "fuse4"), name="fuse4")
-        x = net.conv_transpose(x, _STREET_CLASSES, 4, stride=2, name="up4")
-        skip = net.conv(third, _STREET_CLASSES, 1, name="score3")
-        x = net.add(_cropped(net, skip, x, "fuse3"), name="fuse3")
-        return _labelled(net, net.conv_transpose(x, _STREET_CLASSES, 16, stride=8, name="up8"))
-
-    return make
+def fcn8(name: str, size: Shape, *, plain: bool = False) -> Network:
+    """Build FCN8: dense layers as convolutions, two stages added on the way up."""
+    net = LayerBuilder(name, size)
+    _, _, third, fourth, fifth = _plain_features(net) if plain else _vgg_features(net)
+    x = net.dropout(net.conv(fifth, 4096, 7, name="fc6"), name="drop6")
+    x = net.dropout(net.conv(x, 4096, 1, name="fc7"), name="drop7")
+    x = net.conv_transpose(
+        net.conv(x, _STREET_CLASSES, 1, name="score"), _STREET_CLASSES, 4, stride=2, name="up2"
+    )
+    skip = net.conv(fourth, _STREET_CLASSES, 1, name="score4")
+    x = net.add(_cropped(net, x, skip, "fuse4"), name="fuse4")
+    x = net.conv_transpose(x, _STREET_CLASSES, 4, stride=2, name="up4")
+    skip = net.conv(third, _STREET_CLASSES, 1, name="score3")
+    x = net.add(_cropped(net, skip, x, "fuse3"), name="fuse3")
+    return _labelled(net, net.conv_transpose(x, _STREET_CLASSES, 16, stride=8, name="up8"))
 
 
 @dataclass(frozen=True)
@@ -138,26 +129,22 @@ class PaperNetwork:
     title: str
     size: Shape
     batch_size: int
-    make: Make
 
     def network(self, size: Shape | None = None) -> Network:
-        return self.make(self.name, size or self.size)
+        return _BUILDERS[self.name](self.name, size or self.size)
 
     def graph(self, batch_size: int | None = None) -> Graph:
         return training_graph(self.network(), batch_size or self.batch_size)
 
 
-def _vgg(blocks: tuple[int, ...]) -> Make:
-    def make(name: str, size: Shape) -> Network:
-        net = LayerBuilder(name, size)
-        x = _vgg_features(net, blocks)[-1]
-        x = net.reshape(x, (x.size,), name="flatten")
-        x = net.dense(x, 4096, name="fc1")
-        x = net.dense(x, 4096, name="fc2")
-        net.dense(x, _PHOTO_CLASSES, name="predictions")
-        return net.build()
-
-    return make
+def vgg(name: str, size: Shape, *, blocks: tuple[int, ...] = _VGG16) -> Network:
+    net = LayerBuilder(name, size)
+    x = _vgg_features(net, blocks)[-1]
+    x = net.reshape(x, (x.size,), name="flatten")
+    x = net.dense(x, 4096, name="fc1")
+    x = net.dense(x, 4096, name="fc2")
+    net.dense(x, _PHOTO_CLASSES, name="predictions")
+    return net.build()
 
 
 def _normalized(net: LayerBuilder, x: Tensor, name: str) -> Tensor:
@@ -245,17 +232,29 @@ def densenet161(name: str, size: Shape) -> Network:
 _PHOTO, _STREET = (224, 224, 3), (416, 608, 3)
 
 NETWORKS: tuple[PaperNetwork, ...] = (
-    PaperNetwork("vgg16", "VGG16", _PHOTO, 256, _vgg(_VGG16)),
-    PaperNetwork("vgg19", "VGG19", _PHOTO, 256, _vgg(_VGG19)),
-    PaperNetwork("mobilenet", "MobileNet", _PHOTO, 512, mobilenet),
-    PaperNetwork("unet", "U-Net", _STREET, 32, unet),
-    PaperNetwork("fcn8", "FCN8", _STREET, 32, fcn8()),
-    PaperNetwork("fcn8_plain", "FCN8, plain encoder", _STREET, 32, fcn8(plain=True)),
-    PaperNetwork("segnet", "SegNet", _STREET, 32, segnet()),
-    PaperNetwork("segnet_plain", "SegNet, plain encoder", _STREET, 32, segnet(plain=True)),
-    PaperNetwork("resnet50", "ResNet50", _PHOTO, 256, resnet50),
-    PaperNetwork("densenet161", "DenseNet161", _PHOTO, 64, densenet161),
+    PaperNetwork("vgg16", "VGG16", _PHOTO, 256),
+    PaperNetwork("vgg19", "VGG19", _PHOTO, 256),
+    PaperNetwork("mobilenet", "MobileNet", _PHOTO, 512),
+    PaperNetwork("unet", "U-Net", _STREET, 32),
+    PaperNetwork("fcn8", "FCN8", _STREET, 32),
+    PaperNetwork("fcn8_plain", "FCN8, plain encoder", _STREET, 32),
+    PaperNetwork("segnet", "SegNet", _STREET, 32),
+    PaperNetwork("segnet_plain", "SegNet, plain encoder", _STREET, 32),
+    PaperNetwork("resnet50", "ResNet50", _PHOTO, 256),
+    PaperNetwork("densenet161", "DenseNet161", _PHOTO, 64),
 )
+_BUILDERS: dict[str, Callable[[str, Shape], Network]] = {
+    "vgg16": vgg,
+    "vgg19": partial(vgg, blocks=_VGG19),
+    "mobilenet": mobilenet,
+    "unet": unet,
+    "fcn8": fcn8,
+    "fcn8_plain": partial(fcn8, plain=True),
+    "segnet": segnet,
+    "segnet_plain": partial(segnet, plain=True),
+    "resnet50": resnet50,
+    "densenet161": densenet161,
+}
 
 
 def is_paper_name(text: str) -> bool:
