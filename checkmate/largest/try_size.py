@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checkmate.backends.tf.allocator_replica import AllocatorReplica
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.devices import choose_device
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.backends.tf.memory_check import first_region
-from checkmate.backends.tf.plain import MeterHistory
+from checkmate.backends.tf.plain import AllocatorReplica, MeterHistory
 from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_of
 from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus

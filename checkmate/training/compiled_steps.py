@@ -29,7 +29,7 @@ from checkmate.ir.schedule import Schedule
 from checkmate.planning.compiling import CompiledSearch
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.progress import Progress, Report
-from checkmate.request import OnMiss
+from checkmate.request import OnMiss, Target
 from checkmate.training.plan import StepSubject
 from checkmate.training.wording import not_planned, tell_plan
 from checkmate.units import Budget, format_bytes, format_bytes_apart, plural
@@ -183,13 +183,12 @@ def _sentence(step: LiveStep, fit: CompiledFit[WaitPolicy, XlaMemory]) -> str:
     return "\n".join([line, *further])
 
 
-def why_executor(model: Any) -> str:
-    """Return why ``model`` cannot be compiled here, or an empty string."""
-    replicas = model.distribute_strategy.num_replicas_in_sync
+def is_for_xla(model: Any, request: PlanRequest, *, compiled: bool) -> bool:
+    """Return whether XLA is to compile the step of ``model``; where it is to and cannot, say why."""
+    if request.target is Target.EXECUTOR or not (compiled or request.target is Target.XLA):
+        return False
+    replicas: int = model.distribute_strategy.num_replicas_in_sync
     if replicas > 1:
-        return f"a step on {replicas} replicas is not scheduled for XLA, so TensorFlow's executor runs it"
-    return ""
-
-
-def executor_sentence(error: NotCompiledError) -> str:
-    return f"{error}; TensorFlow's executor runs it instead"
+        why = f"a step on {replicas} replicas is not scheduled for XLA, so TensorFlow's executor runs it"
+        request.tell(why)
+    return replicas == 1

@@ -20,9 +20,8 @@ from checkmate.backends.tf.live.trace import LiveStep, step_of_fit
 from checkmate.backends.tf.models.batch import BatchLayout, flatten, flatten_data, require_examples
 from checkmate.errors import NotCompiledError
 from checkmate.planning.plan_request import PlanRequest
-from checkmate.request import Target
 from checkmate.training.any_step import own_train_step
-from checkmate.training.compiled_steps import CompiledSteps, executor_sentence, why_executor
+from checkmate.training.compiled_steps import CompiledSteps, is_for_xla
 from checkmate.training.functions import Functions
 from checkmate.training.limit import Phases
 from checkmate.training.plan import StepSubject
@@ -84,12 +83,8 @@ def prepare(model: Any, example: Any) -> None:
 def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | CompiledTraining:
     """Choose XLA where it compiles the model, or the whole of its own step, else the executor."""
     compiled = model.jit_compile or own_step_is_compiled(model)
-    if request.target is Target.EXECUTOR or not (compiled or request.target is Target.XLA):
-        return Training(model, request, phases)
-    if why := why_executor(model):
-        request.tell(why)
-        return Training(model, request, phases)
-    return CompiledTraining(model, request, phases)
+    kind = CompiledTraining if is_for_xla(model, request, compiled=compiled) else Training
+    return kind(model, request, phases)
 
 
 class _StepOfFit(StepSubject):
@@ -202,7 +197,7 @@ class CompiledTraining:
             try:
                 self.compiled.plan(layout, training=training)
             except NotCompiledError as error:
-                self._request.tell(executor_sentence(error))
+                self._request.tell(f"{error}; TensorFlow's executor runs it instead")
                 self._executor = Training(self.model, self._request, self._phases)
         if self._executor is not None and not training:
             self._executor.prepare(layout, tensors)

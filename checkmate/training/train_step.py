@@ -12,8 +12,7 @@ from checkmate.backends.tf.live.trace import LiveStep, StepParts, live_step, who
 from checkmate.backends.tf.models.batch import BatchLayout, flatten, require_examples
 from checkmate.errors import UsageError
 from checkmate.planning.plan_request import PlanRequest
-from checkmate.request import Target
-from checkmate.training.compiled_steps import CompiledSteps, why_executor
+from checkmate.training.compiled_steps import CompiledSteps, is_for_xla
 from checkmate.training.functions import Functions
 from checkmate.training.limit import Phases
 from checkmate.training.plan import StepSubject
@@ -92,7 +91,9 @@ class TrainStep(StepSubject):
             self._plan_anew()
 
     def _plan_anew(self) -> None:
-        self.compiled = CompiledSteps(self, self._request) if self._is_for_xla() else None
+        compiled = self.model.jit_compile and not chosen_by_keras()
+        for_xla = is_for_xla(self.model, self._request, compiled=compiled)
+        self.compiled = CompiledSteps(self, self._request) if for_xla else None
         self._planner = Planner(self, self._request, self._phases)
         self._functions = Functions(self._planner)
         self._trained = None
@@ -114,17 +115,6 @@ class TrainStep(StepSubject):
         parts = StepParts()
         loss, flat, _ = whole_step(self.model, layout, parts, lambda name: None)(*tensors)
         return loss, parts.pack_predictions(flat)
-
-    def _is_for_xla(self) -> bool:
-        """Whether XLA compiles the step; where it is to and cannot, say why."""
-        target = self._request.target
-        compiled = self.model.jit_compile and not chosen_by_keras()
-        if target is Target.EXECUTOR or not (compiled or target is Target.XLA):
-            return False
-        if why := why_executor(self.model):
-            self._request.tell(why)
-            return False
-        return True
 
 
 def _trained(model: Any) -> tuple[int, ...]:

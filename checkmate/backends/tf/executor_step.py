@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkmate.backends.protocol import Allowed, Fitted, MeteredStep, StepSolver
-from checkmate.backends.tf.allocator_replica import AllocatorReplica
 from checkmate.backends.tf.comparing import Compared
 from checkmate.backends.tf.costs.fresh import with_costs, with_costs_of_scheduled_step
 from checkmate.backends.tf.costs.known import CostOptions
@@ -15,7 +14,7 @@ from checkmate.backends.tf.emit.saved_model import save_step
 from checkmate.backends.tf.environment import EXACT
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.backends.tf.memory_check import first_region
-from checkmate.backends.tf.plain import Plain, measure_plain
+from checkmate.backends.tf.plain import AllocatorReplica, Plain, measure_plain
 from checkmate.backends.tf.tasks import expect_tasks
 from checkmate.backends.tf.tf_step import TfStep, TracedStep
 from checkmate.backends.tf.verification_report import Measurements

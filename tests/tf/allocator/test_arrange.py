@@ -8,7 +8,7 @@ import pytest
 
 from checkmate.backends.tf.allocator.predict import before_steps, predicted_allocated
 from checkmate.backends.tf.allocator.replay import requests_of_step
-from checkmate.backends.tf.allocator_replica import AllocatorReplica
+from checkmate.backends.tf.plain import AllocatorReplica
 from checkmate.errors import CancelledError
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
