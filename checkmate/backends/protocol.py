@@ -88,11 +88,7 @@ class PlannedStep(ABC):
 
     @abstractmethod
     def verify(self, fitted: Any, allowed: int, notes: tuple[str, ...]) -> VerificationReport:
-        """Run the scheduled step beside the plain one.
-
-        Raises:
-            StepTooLargeError: it does not fit the device.
-        """
+        """Run the scheduled step beside the plain one, or raise a StepTooLargeError."""
 
     @abstractmethod
     def export(
@@ -186,11 +182,7 @@ class Compiler(ABC, Generic[Way, Made]):
 
     @abstractmethod
     def compile(self, schedule: Schedule, way: Way) -> tuple[Made, int]:
-        """Compile a schedule; return what was made, and its temporary bytes.
-
-        Raises:
-            NotCompiledError: the compiler fails.
-        """
+        """Compile a schedule; return what was made, and its temporary bytes. Raise a NotCompiledError."""
 
     @abstractmethod
     def holds_order(self, way: Way) -> bool:
@@ -381,11 +373,7 @@ BACKENDS = {
 
 
 def backend_here() -> Backend:
-    """Return what computes steps here, as Keras is set up.
-
-    Raises:
-        UsageError: schedules are not for it, or it is not installed.
-    """
+    """Return what computes steps here, as Keras is set up, or raise a UsageError."""
     module, name = BACKENDS[require_backend()]
     found: Backend = getattr(import_module(module), name)()
     return found

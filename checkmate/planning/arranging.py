@@ -20,12 +20,8 @@ _ROUNDS = 3  # the requests are read anew from the best order: other inputs may 
 
 
 def arranged(replica: Replica, result: SolveResult, goal: int, cancelled: Cancelled) -> SolveResult:
-    """Return ``result`` with its steps in an order that shows less, ``goal`` bytes if it can; else as it is.
-
-    No order requests more than the result's budget; each is replayed by ``check``.
-
-    Raises:
-        CancelledError: the user cancelled.
+    """Return ``result`` with its steps in an order that shows less, ``goal`` bytes if it can. No order
+    requests more than the result's budget; each is replayed by ``check``.
     """
     best, least = result, _shows(replica, result)
     for seed in range(_SEEDS):

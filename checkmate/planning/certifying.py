@@ -57,19 +57,13 @@ def certify(
 
 
 def confirmed(graph: Graph, result: SolveResult, *, cancelled: Cancelled = never) -> bool:
-    """Return whether a verified certificate proves what a result claims: optimal, or infeasible.
-
-    False where that takes longer than about a second, which says nothing about the claim.
-
-    Raises:
-        SolverCrashedError: what was made does not hold, which is a fault of this program.
-    """
+    """Return whether a verified certificate proves what a result claims: optimal, or infeasible."""
     claims = result.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE) and not result.assumptions
     cost = math.inf if result.cost is None else result.cost
     if claims and cost <= graph.base_cost:
         return True  # every op runs at least once
     if not claims or graph.n > _CONFIRM_OPS:
-        return False
+        return False  # which says nothing about the claim
     made = certify(
         graph, result.budget_bytes, known_cost=cost, seconds=_CONFIRM_S, quiet=True, cancelled=cancelled
     )

@@ -91,11 +91,7 @@ class StepPlanning:
         return step.fitted(self._compiled.as_given(result, allowed), result)
 
     def fit(self, goal: int, allowed: int, *, first: bool) -> Fitted:
-        """Find a schedule that shows at most ``goal`` bytes; try the supplied one ``first``.
-
-        Raises:
-            NoScheduleError, VerificationError: there is none, or none was found.
-        """
+        """Find a schedule that shows at most ``goal`` bytes; try the supplied one ``first``."""
         supplied = self.step.supplied if first else None
         if isinstance(self.step, CompiledStep):
             return self._fit_compiled(self.step, goal, supplied)

@@ -42,11 +42,7 @@ class BudgetFit:
         return self.measured is not None and self.measured.expected_bytes <= self.allowed_bytes
 
     def require_fit(self) -> Fitted:
-        """Return the schedule within the budget, as it was measured.
-
-        Raises:
-            NoScheduleError: there is no schedule. VerificationError: none that was measured keeps the budget.
-        """
+        """Return the schedule within the budget, or raise a NoScheduleError or a VerificationError."""
         self.result.require_schedule()
         if self.measured is None and self.ran_out:
             raise VerificationError(
@@ -185,11 +181,7 @@ class PredictedSearch:
         return None
 
     def next(self) -> Candidate | None:
-        """Return the cheapest schedule that should fit, else the closest; None where no schedule was found.
-
-        Raises:
-            InfeasibleError: one op needs more than is allowed. CancelledError: the user cancelled.
-        """
+        """Return the cheapest schedule that should fit, else the closest; None where there was none."""
         found: list[Candidate] = []
         for target in self._aim.targets(_SOLVES):
             result = self._solved(target)

@@ -63,11 +63,7 @@ class PlanRequest:
 
 
 def training_solver(name: str, options: SolveOptions | None, seconds: float) -> ScheduleSolver:
-    """Return the solver for plans of a training; ``seconds`` for a solve where ``options`` are None.
-
-    Raises:
-        UsageError: ``options`` are no ``SolveOptions``. SolverUnavailableError: there is no such solver.
-    """
+    """Return the solver for plans of a training; ``seconds`` for a solve where ``options`` are None."""
     if options is not None and not isinstance(options, SolveOptions):
         raise UsageError(
             f"options={options!r} are no checkmate.SolveOptions",

@@ -84,24 +84,17 @@ class ScheduleSolver:
         )
 
     def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
-        """Solve for a budget in requested bytes that no single op exceeds.
-
-        Raises:
-            BudgetBelowMinimumError: one op needs more than the budget.
-        """
+        """Solve for requested bytes; raise a BudgetBelowMinimumError where a single op exceeds them."""
         error = below_minimum(graph, budget_bytes)
         if error is not None:
             raise error
         return self.solve(graph, budget_bytes)
 
     def refuse_hopeless(self, graph: Graph, budget: Budget) -> None:
-        """Raise an error before anything is measured, if no schedule can come near ``budget``.
-
-        Measuring may correct a size, so some op must need more by itself, and by far.
-
-        Raises:
-            BudgetBelowMinimumError: some op does.
+        """Raise a BudgetBelowMinimumError where no schedule can come near ``budget``, before anything is
+        measured.
         """
+        # Measuring may correct a size, so some op must need more by itself, and by far.
         if budget.bytes_ is not None and budget.bytes_ < _HOPELESS * working_set_bound(graph).bytes:
             error = below_minimum(graph, budget.bytes_)
             assert error is not None

@@ -67,11 +67,7 @@ class CompiledSteps:
         return self.plans.get(layout.key)
 
     def plan(self, layout: BatchLayout, *, training: bool = False) -> CompiledPlan:
-        """Return the plan for ``layout``; make it now if there is none. ``training``: training waits for it.
-
-        Raises:
-            NotCompiledError: XLA cannot compile the step. CheckmateError: as ``checkmate.fallback.planned``.
-        """
+        """Return the plan for ``layout``; make it if there is none. ``training``: training waits for it."""
         found = self.planned(layout)
         if found is None:
             with self.request.progress() as report:
@@ -80,7 +76,7 @@ class CompiledSteps:
                     lambda error: self._without_plan(layout, error),
                     self.request.on_miss,
                     example=not training,
-                    passes=(NotCompiledError,),
+                    passes=(NotCompiledError,),  # for the executor, where there is one
                 )
             self.plans[layout.key] = found
             tell_plan(self.request, layout, found.sentence)

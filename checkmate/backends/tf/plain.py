@@ -76,13 +76,7 @@ def measure_plain(
     report: Report,
     cancelled: Cancelled,
 ) -> Plain:
-    """Measure the plain step in a fresh process; where it does not fit, at smaller batches.
-
-    ``too_large``: the step is known not to fit. ``xla``: how it is emitted for XLA; None: for the executor.
-
-    Raises:
-        WorkerDiedError, CheckmateError: as ``checkmate.backends.tf.tasks.run_task``.
-    """
+    """Measure the plain step in a fresh process; at smaller batches where it does not fit (``too_large``)."""
     graph = folded.graph
     if too_large is None:
         try:
