@@ -12,8 +12,7 @@ from typing import Any
 class StepMemory:
     """Bytes of one compiled step, by XLA's own buffer assignment.
 
-    ``arguments`` and ``results`` are there before and after the step; ``shared`` of them are both, where
-    arguments are donated. ``temporary`` is what it holds in between.
+    ``temporary``: beside arguments and results; ``shared`` of these are both, where arguments are donated.
     """
 
     arguments: int
@@ -55,10 +54,7 @@ _NAME = re.compile(r"%[\w.\-]+")
 # says. So two schedules that cost as much in the graph may differ by a tenth. The text is for people and may
 # change; what cannot be read says nothing.
 def moved_bytes(text: str) -> int | None:
-    """Return the bytes that the kernels of a compiled program read and write.
-
-    None: the text is not of the form that is known.
-    """
+    """Return the bytes that a compiled program's kernels read and write. None: the text has another form."""
     sizes: dict[str, int] = {}
     moved = 0
     for line in _entry(text):

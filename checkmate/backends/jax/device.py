@@ -1,7 +1,4 @@
-"""The device that JAX runs on: why it is no GPU, its name, what it gets through in a second.
-
-A GPU is looked up among the common cards (``checkmate.catalog.cards``).
-"""
+"""The device that JAX runs on: why it is no GPU, its name, what it gets through in a second."""
 
 from __future__ import annotations
 
@@ -95,10 +92,9 @@ def speed_of(platform: str, kind: str) -> Speed:
 
 
 def card_of(kind: str) -> Card:
-    """Return the card that a driver calls ``kind``; one that is not in the table counts as one from its
-    middle.
+    """Return the card whose words are all in a driver's ``kind``, or one from the middle of the table.
 
-    A card's name is the longest whose words are all there: ``NVIDIA A100-SXM4-80GB`` is an ``A100 80 GB``.
+    ``NVIDIA A100-SXM4-80GB`` is an ``A100 80 GB``.
     """
     cards = {card.name: card for card in card_models()}
     words = _words(kind)

@@ -1,7 +1,4 @@
-"""Which equations XLA will fuse: they are one op of the graph.
-
-XLA decides for itself; this is a guess that comes near, and is corrected by what the compiled step takes.
-"""
+"""Which equations XLA will fuse: they are one op of the graph. It is a guess that compiling corrects."""
 
 from __future__ import annotations
 
@@ -58,11 +55,7 @@ class Fusion:
 
 @dataclass(eq=False)
 class _Links:
-    """What is made and read where in a program.
-
-    ``results``: values that it returns. ``maker``: of each value, the equation. ``free``: equations that are
-    made again wherever they are read.
-    """
+    """``maker``: of each value, the equation. ``free``: equations that each reader makes anew."""
 
     program: Program
 
@@ -208,10 +201,7 @@ def kernels(program: Program, speed: Speed) -> tuple[Fusion, ...]:
 
 @dataclass(eq=False)
 class _Group:
-    """A kernel as it grows.
-
-    ``last`` is the equation whose value it writes. ``seconds`` are those of its operations alone.
-    """
+    """A kernel as it grows. ``last``: the equation whose value it writes. ``seconds``: without its bytes."""
 
     last: int
     members: set[int]
@@ -250,7 +240,6 @@ class _Grouping:
             self.place_again(index)
 
     def place_again(self, index: int) -> None:
-        """Put a kernel into all that read it, where that takes less."""
         own, each = self.groups[index], self.program.equations[index]
         homes: dict[int, _Group] = {}
         for value in each.outputs:

@@ -1,7 +1,7 @@
 """A JAX step as one flat list of equations, and what its primitives cost.
 
 Calls are inlined, what nobody reads is left out, and equal equations are one, as XLA would have it. So a
-``jax.checkpoint`` in the step leaves no trace: what is computed twice is the solver's decision.
+``jax.checkpoint`` in the step leaves no trace.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ class Equation:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Equations in a valid order.
+    """Equations in a valid order; ``avals`` has the shape and type of each value.
 
-    ``arguments`` are the values that come in, ``constants`` those that were captured, ``results`` what goes
-    out. ``avals`` has the shape and type of each value.
+    ``constants`` were captured; ``results`` go out.
     """
 
     arguments: tuple[int, ...]
@@ -88,13 +87,11 @@ def read(atom: Atom, values: Mapping[int, Any]) -> Any:
 
 
 def aval_bytes(aval: Any) -> int:
-    """The bytes of an array; what is no array has none."""
     size, dtype = getattr(aval, "size", None), getattr(aval, "dtype", None)
     return 0 if size is None or dtype is None else int(size) * int(dtype.itemsize)
 
 
 def shape_of(leaf: Any) -> Any:
-    """Return the ``jax.ShapeDtypeStruct`` of an array, or of such a shape."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
     found = jax.typeof(leaf)
@@ -238,10 +235,7 @@ def operations(
     outputs: Iterable[Any],
     weight: Callable[[str, Any], float] = lambda name, aval: 1.0,
 ) -> float:
-    """About how many operations an equation takes.
-
-    ``weight`` says what one counts for, by the primitive and the first operand.
-    """
+    """About how many operations an equation takes; ``weight``: what one of them counts for."""
     ins, outs = list(inputs), list(outputs)
     inside = sum(jaxpr_operations(body, weight) for body in bodies(params))
     if inside and not _reduces(name):
@@ -268,7 +262,6 @@ def _counted(name: str, params: Any, ins: Sequence[Any], outs: Sequence[Any]) ->
 
 
 def bodies(params: Any) -> list[Jaxpr]:
-    """The functions inside an equation: loops, branches."""
     found: list[Jaxpr] = []
     for value in params.values():
         for entry in value if isinstance(value, tuple | list) else (value,):

@@ -1,11 +1,9 @@
 """Barriers, selects and conditionals by which XLA keeps a schedule, as JAX's equations.
 
-XLA merges equal computations. A copy that depends on a later value is no equal one. On GPUs and TPUs it waits
+XLA merges equal computations; a copy that depends on a later value is no equal one. On GPUs and TPUs it waits
 by a barrier, which stays until memory is planned, and costs nothing. XLA:CPU drops barriers before it orders.
-Most copies stay, but its usual scheduler runs them early; its scheduler for memory does so seldom. A select
-holds it to more: its predicate is always true, but is computed from that value. It copies what it passes on,
-but not where that is fused into what reads it. What XLA:CPU needs beside is decided in
-``checkmate.backends.xla_policy.for_cpu``.
+A select holds it to more: its predicate is always true, but is computed from that value. It copies what it
+passes on, but not where that is fused into what reads it.
 """
 
 from __future__ import annotations
@@ -27,17 +25,13 @@ from checkmate.backends.xla_policy.pooling import Windows, can_compare, compared
 
 
 def can_anchor(value: Any) -> bool:
-    """Whether a predicate can be computed from ``value``."""
     aval = jax.typeof(value)
     dtype = getattr(aval, "dtype", None)
     return dtype is not None and aval.size > 0 and not jnp.issubdtype(dtype, jax.dtypes.extended)
 
 
 def always(anchor: Any) -> Any:
-    """Return a predicate that is true whatever ``anchor`` holds: the element's bits, or 1, are not 0.
-
-    XLA does not know it to be true before the first element is there.
-    """
+    """Return a predicate that is true whatever ``anchor`` holds; XLA does not know that."""
     element = lax.slice(anchor, (0,) * anchor.ndim, (1,) * anchor.ndim).reshape(())
     if jnp.issubdtype(element.dtype, jnp.complexfloating):
         element = lax.real(element)
@@ -58,21 +52,18 @@ class Tie:
         self._predicate: Any = None
 
     def selected(self, value: Any) -> Any:
-        """Return ``value``, bit by bit, as something that needs the first anchor."""
         if self._predicate is None:
             self._predicate = always(self._anchors[0])
         return jnp.where(self._predicate, value, jnp.zeros_like(value))
 
     def behind(self, values: Sequence[Any]) -> list[Any]:
-        """Return values, passed through one barrier with all anchors."""
         return list(lax.optimization_barrier((*values, *self._anchors))[: len(values)])
 
 
 class Pin:
-    """Makes values stay in memory, without changing them.
+    """Makes values stay in memory, without changing them, by a conditional on one of ``arguments``.
 
-    The predicate is always true, but computed from one of ``arguments``. So XLA cannot leave out the other
-    branch. Where nothing can be computed from any of them, nothing is pinned.
+    Where no predicate can be computed from any of them, nothing is pinned.
     """
 
     def __init__(self, arguments: Sequence[Any]) -> None:
@@ -89,10 +80,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class ForCpu:
-    """The values of a program that XLA:CPU needs help with.
-
-    ``stages``: what it makes of each fusion. ``kept`` have to be pinned; ``ends`` have to be made in time.
-    """
+    """The values of a program that have to be pinned (``kept``), and those to be made in time (``ends``)."""
 
     program: Program
     stages: Sequence[Stage[int]]

@@ -1,13 +1,11 @@
 """How a schedule is put to XLA: what waits, and how XLA orders the rest.
 
 On a GPU XLA orders for memory, and recomputations alone wait. Where all steps are tied it fuses less,
-compiles slower and holds more.
-
-XLA:CPU orders for speed. It has a scheduler for memory as well, which is chosen for a whole program. With it
-recomputations alone have to wait, and steps take about as long as plainly. But it is not made for copies, and
-no way of waiting is best everywhere: barriers in an Equinox decoder, gates (``xla_policy.for_cpu``) where
-biases are summed, selects where most is computed again. Where all steps are tied XLA keeps to the order,
-whatever its scheduler, for 20 % less to 30 % more time: selects copy what they pass on.
+compiles slower and holds more. XLA:CPU orders for speed. It has a scheduler for memory as well, which is
+chosen for a whole program. But it is not made for copies, and no way of waiting is best everywhere: barriers
+in an Equinox decoder, gates (``xla_policy.for_cpu``) where biases are summed, selects where most is computed
+again. Where all steps are tied XLA keeps to the order, for 20 % less to 30 % more time: selects copy what
+they pass on.
 """
 
 from __future__ import annotations
@@ -37,10 +35,7 @@ _QUICK: dict[str, tuple[_Options, ...]] = {
 
 @dataclass(frozen=True)
 class Way:
-    """``thrifty``: by XLA:CPU's scheduler for memory.
-
-    A compiler's options are for a whole program, so such a step has to be one.
-    """
+    """``thrifty``: by XLA:CPU's scheduler for memory, an option that is for a whole program."""
 
     ties: WaitPolicy
     waiting: Waiting = Waiting.SELECTS
@@ -54,17 +49,16 @@ class Way:
         return dict(_THRIFTY) if self.thrifty else {}
 
     def trial_options(self, platform: str) -> list[_Options]:
-        """Return with what to compile only to read the memory; later ones are for where XLA fails with the
-        first.
-        """
+        """With what to compile only to read the memory; what comes later is for where XLA fails."""
         return [{**self.options, **quick} for quick in (*_QUICK.get(platform, ()), {})]
 
 
 def ways_on(platform: str, *, alone: bool) -> tuple[tuple[Way, ...], ...]:
-    """Return the ways to try: groups, each with a search of its own.
+    """Return groups of ways, each with a search of its own.
 
-    In a group they are tried in order, until one keeps the budget. ``alone``: the step will be a program of
-    its own, not a part of one.
+    They are tried in order, until one keeps the budget.
+
+    ``alone``: the step will be a program of its own, not a part of one.
     """
     if platform != "cpu":
         return (tuple(Way(ties, Waiting.BARRIERS) for ties in (WaitPolicy.RUNS, WaitPolicy.ALL)),)
@@ -84,9 +78,9 @@ def usual_ways(ways: Sequence[Way], platform: str) -> int:
 
 
 def near(platform: str) -> float:
-    """How far over the budget another way is still tried, as a factor.
+    """Return how far over the budget another way is still tried, as a factor.
 
-    What XLA:CPU's scheduler for memory takes in one of its ways was up to 2.3 times what it takes in another.
+    What XLA:CPU's scheduler for memory takes in one way was up to 2.3 times what it takes in another.
     """
     return 2.0 if platform == "cpu" else NEAR
 

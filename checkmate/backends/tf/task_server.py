@@ -76,7 +76,6 @@ def imported() -> Tasks:
         "compile": step.compile_task,
         "measure": step.measure,
         "compare": step.compare,
-        "measure_and_compare": step.measure_and_compare,
         "measure_saved": elsewhere.measure_saved,
         "costs": fresh.measure_costs,
     }

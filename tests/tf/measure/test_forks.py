@@ -97,7 +97,7 @@ def test_a_forked_process_measures_what_one_of_its_own_does(
 
 def test_a_step_is_compared_where_it_was_measured(servers: TaskServers) -> None:
     ops = len(trace_request(ModelRequest.from_json(TWO_IO), report=silent, cancelled=never).graph.ops)
-    task = {**MEASURE, "do": "measure_and_compare", "steps": list(range(ops))}
+    task = {**MEASURE, "steps": list(range(ops))}
     over, within = run(task={**task, "within": 0}), run(task={**task, "within": 2**40})
     assert "compared" not in over and set(within) == {*over, "compared"}
     assert within["compared"]["gradients"] > 0

@@ -29,6 +29,7 @@ from checkmate.errors import CheckmateError, ProfileError
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
+from checkmate.progress import silent
 from tests.quick_start import QUICK
 from tests.tf.fake_gpu import folded_for_gpu
 from tests.tf.prepared import prepared, request_of
@@ -52,7 +53,7 @@ def test_the_first_run_on_a_gpu_is_not_metered(warm: bool, monkeypatch: pytest.M
     monkeypatch.setattr(step, "run_step", run)
     monkeypatch.setattr(step, "reset_peak", lambda meter: (log.append("reset"), reset(meter)))
     monkeypatch.setattr(step, "warms_up", lambda kind: warm)
-    found = step.measure({"request": REQUEST.to_json(), "steps": None, "runs": 1})
+    (found,) = step.measure({"request": REQUEST.to_json(), "steps": None, "runs": 1}, silent)
     assert log == ["run"] * warm + ["reset", "run"] * 2 + ["run"]  # the last run is traced
     assert found["loss"] == losses[0] and found["first_peak_bytes"] > 0
 

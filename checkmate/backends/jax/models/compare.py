@@ -1,7 +1,6 @@
 """Run a scheduled step beside the plain one, from the same state.
 
-Compiled, the two are other programs: XLA fuses and rounds them in other ways. So they are also run equation
-by equation, with the same kernels. There a right schedule gives the same bits.
+Compiled, XLA fuses and rounds them in other ways. So they are also run equation by equation, to the bit.
 """
 
 from __future__ import annotations

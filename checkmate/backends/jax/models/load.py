@@ -1,8 +1,4 @@
-"""Load the training step that a request names, for JAX.
-
-With Keras on JAX it is the model's ``train_step``. A ``file.py:function`` may also return a step of the
-user's own, with an example of its arguments.
-"""
+"""Load the training step that a request names: Keras's, or a user's with an example of its arguments."""
 
 from __future__ import annotations
 
@@ -73,10 +69,7 @@ def load_step(request: ModelRequest) -> LoadedStep:
 
 @contextmanager
 def _compiling_little() -> Iterator[None]:
-    """Let XLA optimize little, while weights get their first values.
-
-    Each shape is a program of its own, which runs once: a sample took half as long to load.
-    """
+    """Let XLA optimize little while weights get their values: each shape is a program that runs once."""
     before = jax.config.read(_LITTLE)
     jax.config.update(_LITTLE, True)
     try:
@@ -211,10 +204,7 @@ def _require_options(request: ModelRequest) -> None:
 
 
 def with_values(tree: Any) -> Any:
-    """Return new arrays in the structure of ``tree``: copies of its arrays.
-
-    Where it gives shapes alone, numbers are random in [0, 1), and whole numbers are 0.
-    """
+    """Return new arrays in the structure of ``tree``: copies, or values where it gives shapes alone."""
     random = np.random.default_rng(0)
 
     def values(leaf: Any) -> Any:

@@ -25,11 +25,7 @@ from checkmate.errors import ExportError
 
 @dataclass(frozen=True)
 class EmittedOutputs:
-    """``gradients``:
-
-    in the order of the trace. ``last``: the ops that end the schedule; what must not run beside it waits for
-    them.
-    """
+    """``last``: the ops that end the schedule; what must not run beside it waits for them."""
 
     loss: tf.Tensor
     predictions: tuple[tf.Tensor, ...]
@@ -174,23 +170,6 @@ class Copies:
             with tf.control_dependencies(None):
                 self.views[key] = tf.constant(value, dtype=tensor.dtype, name="shape").op
         return self.views[key].outputs[0]
-
-
-def let_go(graph: Any, read: tf.Operation, after: Sequence[tf.Operation], name: str) -> tf.Operation:
-    """Return an op after which only ``read``'s output holds the buffer; it runs after the ops ``after``.
-
-    The variable holds a tensor without elements until its new value is computed. Nothing reads it then: what
-    reads it before is emitted first, and what reads it behind the assignment waits for that.
-    """
-    before = {op.name: op for op in (read, *after)}
-    with (
-        graph.control_dependencies(None),
-        graph.control_dependencies(list(before.values())),
-        tf.device(read.device),
-    ):
-        shape = tf.raw_ops.PlaceholderWithDefault(input=tf.constant([0]), shape=[None])
-        hidden = tf.raw_ops.Empty(shape=shape, dtype=read.outputs[0].dtype)
-        return tf.raw_ops.AssignVariableOp(resource=read.inputs[0], value=hidden, name=name)
 
 
 _LONG = 256  # captured tensors of up to 128 elements are written into the function as constants

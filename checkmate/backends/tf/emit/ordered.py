@@ -19,7 +19,6 @@ from checkmate.backends.tf.emit.copies import (
     EmittedOutputs,
     disguised_constant,
     disguised_input,
-    let_go,
     value_of_constant,
 )
 from checkmate.backends.tf.trace.coarsen import FoldedStep
@@ -100,8 +99,7 @@ def ordered_step(
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled step as a function of flat inputs and labels, to be traced by ``tf.function``.
 
-    ``with_gradients`` keeps every gradient to the end, which changes the step's memory. When traced it raises
-    an ExportError where the schedule reads what it has not computed.
+    ``with_gradients`` keeps every gradient to the end, which changes the step's memory.
     """
     schedule.require_graph(folded.graph)
 
@@ -166,9 +164,20 @@ class _Emitter(Copies):
         self.last = leaves
 
     def _let_go(self, update: OverVariable) -> tf.Operation:
+        # The variable holds a tensor without elements until its new value is computed, so only what was read
+        # holds the buffer. Nothing reads the variable then: what reads it before is emitted first, and what
+        # reads it behind the assignment waits for that.
         reads = [self._operation(self.structure.ops[read]) for read in update.reads]
-        name = f"{self.gates.scope}/let_go"
-        return let_go(self.graph, reads[-1], [*reads, *self.last], name)
+        read, before = reads[-1], {op.name: op for op in (reads[-1], *reads, *self.last)}
+        with (
+            self.graph.control_dependencies(None),
+            self.graph.control_dependencies(list(before.values())),
+            tf.device(read.device),
+        ):
+            shape = tf.raw_ops.PlaceholderWithDefault(input=tf.constant([0]), shape=[None])
+            hidden = tf.raw_ops.Empty(shape=shape, dtype=read.outputs[0].dtype)
+            name = f"{self.gates.scope}/let_go"
+            return tf.raw_ops.AssignVariableOp(resource=read.inputs[0], value=hidden, name=name)
 
     def _waiting(self) -> list[tf.Operation]:
         # It is an op of its own, because TensorFlow leaves out a control edge beside an edge of data.

@@ -1,8 +1,6 @@
 """Use a schedule for another trace of the same step: from a file, from another device, at another size.
 
-The kernels of a device decide which op takes scratch space, keeps positions for its gradient or writes over
-an input. So the same step has another fingerprint on another device. Its ops are the same, so an order of
-them holds there too; only its memory has to be worked out again.
+Kernels decide how ops use memory, so the step has another fingerprint there. An order of its ops still holds.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
 
     It returns a dictionary: ``loss`` and the model's outputs by name. A step that is not Keras's own takes
     its tensors in their order there, and returns what it returns, by name, with a ``loss`` if any of that is
-    a number. Raises a JitCompiledError, or an ExportError where TensorFlow could not write it.
+    a number.
     """
     require_no_xla(folded)
     small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
@@ -125,11 +125,7 @@ def measure_reloaded(
     report: Report,
     cancelled: Cancelled,
 ) -> dict[str, Any]:
-    """Return what ``reload_probe`` found of the saved step in a process that imports TensorFlow alone.
-
-    Raises:
-        StepTooLargeError: memory ran out. WorkerDiedError: it ended without an answer. CancelledError.
-    """
+    """Return what ``reload_probe`` found of the saved step; a StepTooLargeError: memory ran out."""
     probe = Path(__file__).with_name("reload_probe.py")
     with tempfile.TemporaryDirectory(prefix="checkmate-reload-") as folder:
         batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")

@@ -1,10 +1,10 @@
 """Prepare TensorFlow's allocator for a step: chunks for its small buffers, and a region for all of it.
 
-Small buffers (light ops) come and go when it suits the runtime, and some outlive the step. In the middle of a
-large free chunk one splits it, and the next large buffer gets a chunk that is too large for it, or a new one.
-So the same step would need more in one run than in another. An allocator that takes the best fit first gives
-a small buffer a free chunk of just its size, if there is one. Here such chunks are made: buffers of these
-sizes are requested in turn with others that stay, and given back. What stays keeps the free chunks apart.
+Small buffers (light ops) come and go when it suits the runtime. In the middle of a large free chunk one
+splits it, so the same step would need more in one run than in another. An allocator that takes the best fit
+first gives a small buffer a free chunk of just its size, if there is one. Here such chunks are made: buffers
+of these sizes are requested in turn with others that stay, and given back. What stays keeps the free chunks
+apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Measure the peak of a step in a fresh process, where the user's own has no memory meter.
-
-The step is run from a SavedModel, so the Python code that made it is not needed again.
-"""
+"""Measure a step's peak, as a SavedModel in a fresh process, where the user's own has no memory meter."""
 
 from __future__ import annotations
 
@@ -35,11 +32,10 @@ _CALLS = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?/((Stateful)?Partitioned
 def measure_elsewhere(
     step: LiveStep, schedule: Schedule | None, tensors: Sequence[tf.Tensor], report: Report
 ) -> StepMeasurement | None:
-    """Measure the step in a fresh process.
+    """Measure the peak, parameters and batch included, and the scratch of the ops.
 
-    Returned are the peak, parameters and batch included, and the scratch of the ops. ``schedule``: None for
-    the step as TensorFlow runs it by itself. None is returned where the step cannot be moved: it is
-    distributed, or holds what a SavedModel cannot (lookup tables, Python functions).
+    ``schedule``: None for the step as TensorFlow runs it by itself. None is returned where the step cannot be
+    moved: it is distributed, or holds what a SavedModel cannot (lookup tables, Python functions).
     """
     if step.distributed:
         return None
@@ -69,11 +65,10 @@ def measure_elsewhere(
 
 
 def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure a saved step in this process.
+    """Measure a saved step in this process; ``scheduled``: its step was emitted by a schedule.
 
-    ``task``: ``saved_model`` (a folder), ``batch`` (an ``.npz`` of the step's arguments), ``scheduled`` (its
-    step was emitted by a schedule). Returns ``peak_bytes`` (largest of all runs) and ``traces``: per traced
-    run the fields of its ``OpRun`` and ``MemoryEvent``.
+    Returns ``peak_bytes`` (largest of all runs) and ``traces``: per traced run the fields of its ``OpRun``
+    and ``MemoryEvent``.
     """
     module = tf.saved_model.load(task["saved_model"])  # held: the variables live with it
     with np.load(task["batch"]) as stored:

@@ -23,12 +23,7 @@ from checkmate.models.losses import require_losses
 
 
 def require_trainable(model: Any) -> None:
-    """Raise an error unless the training step of ``model`` can be replaced. XLA may compile it.
-
-    Raises:
-        UsageError: it is no Keras model, not compiled, runs eagerly, or Keras does not know its loss.
-        CheckmateError: Keras runs on another backend.
-    """
+    """Raise an error unless the training step of ``model`` can be replaced. XLA may compile it."""
     if keras.config.backend() != "tensorflow":
         raise CheckmateError(
             f"Keras is set up for the backend {keras.config.backend()!r} here",
@@ -73,7 +68,6 @@ def has_own_step(model: Any) -> bool:
 
 
 def own_step_is_compiled(model: Any) -> bool:
-    """Whether ``model`` has a step that XLA compiles as a whole."""
     return has_own_step(model) and private.is_jit_compiled(model.train_step)
 
 
@@ -95,10 +89,7 @@ def chosen_by_keras() -> bool:
 
 
 def build(model: Any, layout: BatchLayout) -> None:
-    """Create the weights and the optimizer's slots, if they do not exist yet.
-
-    A TraceError: there is nothing to train.
-    """
+    """Create missing weights and slots of the optimizer. A TraceError: there is nothing to train."""
     if not model.built or any(not layer.built for layer in model.layers):
         symbols = [keras.KerasTensor(tuple(spec.shape), spec.dtype.name) for spec in layout.specs]
         with explained(str(model.name)):
@@ -151,7 +142,6 @@ def _build_metrics(model: Any, y: Any, predictions: Any) -> None:
 
 
 def masks_of(predictions: Sequence[tf.Tensor]) -> dict[int, tf.Tensor]:
-    """Return the masks that layers attached, by the numbers of the predictions."""
     found = ((i, getattr(tensor, "_keras_mask", None)) for i, tensor in enumerate(predictions))
     return {i: mask for i, mask in found if mask is not None}
 

@@ -1,7 +1,6 @@
 """Run a step on a real batch in the user's process, and measure it; the model is left as it was.
 
-The peak is read off the allocator's events in TensorFlow's profile, so the user's own memory statistics are
-not reset.
+The peak is read off TensorFlow's profile, so the user's own memory statistics are not reset.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ class OutOfMemoryError(ProfileError):
 
 
 class PeakSource(Enum):
-    """How a peak is known: by whose meter, or predicted from what the ops request.
-
-    It is not known where the device's memory was exhausted before.
-    """
+    """How a peak is known; not at all where the device's memory was exhausted before."""
 
     HERE = "measured"
     FRESH_PROCESS = "measured in a fresh process"
@@ -131,9 +127,7 @@ def measure_scheduled(
     ``costs``: the seconds and the scratch of its ops are wanted. Else a peak over ``within`` bytes ends it.
 
     Raises:
-        OutOfMemoryError: the device's memory is not enough.
-        CycleError: TensorFlow rejects the emitted order.
-        ProfileError: the step could not be run, or not be profiled.
+        OutOfMemoryError. CycleError: TensorFlow rejects the emitted order. ProfileError: it could not be run.
     """
     step, steps = ready.step, ready.schedule.steps.tolist()
     times = _Costs(step.folded, steps)
@@ -196,10 +190,7 @@ class _Costs:
 
 
 def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasurement:
-    """Run the step as TensorFlow does by itself, and put every variable back.
-
-    A ProfileError: the step could not be run (it may not fit), or not be profiled.
-    """
+    """Run the step as TensorFlow does by itself; put every variable back. A ProfileError: it cannot run."""
     return _measured(_traces(step, lambda _: step.plain(), tensors, _PlainPeaks()), ())
 
 
@@ -296,7 +287,6 @@ def restored(variables: Sequence[Any]) -> Iterator[None]:
 
 
 def settle(variables: Sequence[Any]) -> None:
-    """Put ``variables`` where they will be after each measurement."""
     with restored(variables):
         pass
 
@@ -304,8 +294,7 @@ def settle(variables: Sequence[Any]) -> None:
 class Mark:
     """An allocator's highest mark as it was before steps were tried.
 
-    A step that was tried may raise it over the budget. A later step over the budget would then not be seen,
-    and the mark would tell the user of a step that does not train.
+    One of them may raise it over the budget, and hide that a later step does too.
     """
 
     def __init__(self, meter: str) -> None:

@@ -68,7 +68,6 @@ class LiveStep(ABC):
     folded: FoldedStep
 
     def with_folded(self, folded: FoldedStep) -> Self:
-        """Return the step with another graph of the same ops."""
         return replace(self, folded=folded)
 
     @property
@@ -97,9 +96,8 @@ class LiveStep(ABC):
 
     @abstractmethod
     def plain(self) -> Callable[..., Any]:
-        """Return the step as TensorFlow runs it by itself, as a function of the arguments.
-
-        First it returns the loss.
+        """Return the step as TensorFlow runs it by itself, a function of the arguments; first it returns the
+        loss.
         """
 
     @abstractmethod
@@ -123,10 +121,9 @@ class LiveStep(ABC):
 
 @dataclass(frozen=True, eq=False)
 class KerasStep(LiveStep):
-    """Keras's own step of a model for one layout.
+    """``variables``: those whose values are arguments (none on one device).
 
-    ``variables``: those whose values are arguments (none on one device). ``with_metrics``: the step updates
-    the metrics too. Then it returns their results, else the loss and the predictions.
+    With metrics it returns their results, else the loss and the predictions.
     """
 
     model: Any
@@ -177,11 +174,10 @@ class KerasStep(LiveStep):
 
 
 def step_of_fit(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> KerasStep:
-    """Trace and fold what ``fit`` runs on a batch: the step and its metrics.
+    """Trace and fold what ``fit`` runs on a batch: the step and its metrics, whose memory may count.
 
-    Metrics of large predictions take memory too. They are left out under a strategy, which creates their
-    variables as it needs them, and where they cannot be traced, scheduled or tried. ``for_xla``: as for
-    ``trace_step``. Raises what ``live_step`` does.
+    They are left out under a strategy, which creates their variables as it needs them, and where they cannot
+    be traced, scheduled or tried.
     """
     if tf.distribute.has_strategy() or model.distribute_strategy is not tf.distribute.get_strategy():
         return live_step(model, layout, for_xla=for_xla)
@@ -196,12 +192,8 @@ def step_of_fit(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> Ke
 def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False, for_xla: bool = False) -> KerasStep:
     """Trace and fold the step of ``model`` for batches of ``layout``.
 
-    ``metrics``: with the update of its metrics. ``for_xla``: as for ``trace_step``.
-
-    Raises:
-        TraceError: Keras or TensorFlow could not build it, it has nothing big enough to schedule, or its
-        metrics cannot be tried.
-        DynamicShapeError: the size of a tensor is not known.
+    ``metrics``: with the update of its metrics. ``for_xla``: as for ``trace_step``. A TraceError: Keras or
+    TensorFlow could not build it, it has nothing to schedule, or its metrics cannot be tried.
     """
     strategy = model.distribute_strategy
     distributed = strategy.num_replicas_in_sync > 1
@@ -243,14 +235,7 @@ def _naming_shapes(layout: BatchLayout) -> Iterator[None]:
 
 
 def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
-    """Return the folded step for this process's device, with operation counts as costs.
-
-    ``fixed``: bytes by purpose, the batch as ``inputs``.
-
-    Raises:
-        DynamicShapeError: the size of a tensor is not known.
-        OnlySmallTensorsError: the step computes nothing worth scheduling.
-    """
+    """Fold for this process's device, with operation counts as costs; ``fixed``: bytes by purpose."""
     device = _device()
     folded = fold(
         traced, kernels_here(device.kind), fixed=fixed, device=device, metadata={"tensorflow": tf.__version__}
@@ -261,10 +246,7 @@ def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
 def whole_step(
     model: Any, layout: BatchLayout, parts: StepParts, note: Note, *, metrics: bool = False
 ) -> Callable[..., StepOutputs]:
-    """Return the whole step: forward, loss, backward and update, as Keras's own does them.
-
-    With ``metrics`` it updates them and returns their results instead of the predictions.
-    """
+    """Forward, loss, backward and update. With ``metrics`` it returns their results, not the predictions."""
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         x, y, weights = layout.pack(tensors)
@@ -286,7 +268,7 @@ def whole_step(
 def pure_step(
     model: Any, layout: BatchLayout, variables: Sequence[Any], parts: StepParts, note: Note
 ) -> Callable[..., StepOutputs]:
-    """Return the step without its update: a function of the batch and the values of ``variables``."""
+    """The step without its update: a function of the batch and the values of ``variables``."""
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         count = len(layout.specs)

@@ -32,10 +32,10 @@ def step_body(
     with_gradients: bool = False,
     xla: XlaEmission | None = None,
 ) -> Callable[..., Any]:
-    """Return the plain step (``steps`` None) or the scheduled one as a Python function to be traced.
+    """Return the plain step (``steps`` None) or the scheduled one: loss, predictions and gradients, to be
+    traced.
 
-    It returns (loss, predictions, gradients); no gradients unless asked for. ``xla``: how it is emitted for
-    XLA; None: it is for the executor.
+    ``xla``: how it is emitted for XLA; None: it is for the executor.
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
@@ -80,22 +80,12 @@ def compiled_step(
 
 
 def compiled_memory(folded: FoldedStep, steps: list[int] | None, xla: XlaEmission) -> StepCompilation:
-    """Compile the plain step (``steps`` None) or a scheduled one, and run nothing.
-
-    A NotCompiledError: XLA cannot compile it.
-    """
     loaded = folded.traced.loaded
     return compile_step(step_body(folded, steps, xla=xla), loaded.specs)
 
 
 def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
-    """Run ``function`` once.
-
-    Raises:
-        CycleError: TensorFlow's passes merged ops across the emitted order. StepTooLargeError: memory ran
-        out.
-        CheckmateError: the step failed to run.
-    """
+    """A CycleError: TensorFlow's passes merged ops across the emitted order."""
     try:
         with explain_exhausted_memory("the step"):
             return function(*batch)

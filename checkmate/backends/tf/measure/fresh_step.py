@@ -69,7 +69,7 @@ def measure_fresh(
     """
     steps = None if schedule is None else schedule.steps.tolist()
     task = {
-        "do": "measure" if compare_within is None else "measure_and_compare",
+        "do": "measure",
         "within": compare_within,
         "request": request.to_json(),
         "steps": steps,
@@ -99,10 +99,7 @@ def compare_fresh(
 
     Returns what ``compare`` found under ``exact`` (Eigen kernels) and ``usual`` (default kernels; compiled
     where the step is for XLA). ``what`` is compared, in words. ``where``: added to the messages, such as ``"
-    at batch 8"``. ``usual``: where that is known.
-
-    Raises:
-        StepTooLargeError: the plain step does not fit. Others as in ``run_task``.
+    at batch 8"``. ``usual``: where that is known. A StepTooLargeError: the plain step does not fit.
     """
     xla = emission_of(task)
     op_by_op = {} if xla is None else {"xla": xla.op_by_op().to_json()}

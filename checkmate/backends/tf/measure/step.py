@@ -1,8 +1,4 @@
-"""Measure a training step in this process: peak, time, loss and gradients.
-
-What ran before changes where the allocator puts things, so this is for fresh processes
-(``backends.tf.tasks``).
-"""
+"""Measure a training step in this process. It has to be a fresh one: what ran before moves the peak."""
 
 from __future__ import annotations
 
@@ -58,36 +54,26 @@ _ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf
 _OUTCOMES_HELD = 7
 
 
-def measure(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure one step; return the fields of a ``FreshMeasurement``.
+def measure(task: Mapping[str, Any], report: Report) -> Iterator[dict[str, Any]]:
+    """Measure one step; yield the fields of a ``FreshMeasurement``.
 
-    ``task``: ``request``, ``steps``, ``region``, ``history`` and ``xla``, as ``measure_fresh`` has them, and
-    ``runs`` (timed ones). On a GPU one run goes before, without the meter.
+    ``task``: as ``measure_fresh`` makes it, and ``runs`` (timed ones). On a GPU one run goes before, without
+    the meter. Where a step shows no more than ``within`` bytes, and the plain step has room beside it, they
+    are yielded once more, with ``compared``. Where comparing ends this process, what was measured stands.
 
     Raises:
         CycleError: TensorFlow found a cycle in the emitted order.
         StepTooLargeError: the step has no room, or ran out of it.
     """
-    with explain_exhausted_memory("the step"):
-        return _measured(_made(task), task)
-
-
-def measure_and_compare(task: Mapping[str, Any], report: Report) -> Iterator[dict[str, Any]]:
-    """Measure a scheduled step; then yield the same once more, with ``compared``.
-
-    ``task``: as for ``measure``, and ``within`` (bytes): a step that shows more is not compared, nor is one
-    beside which the plain step has no room. Where comparing ends this process, what was measured stands.
-
-    Raises:
-        As ``measure``.
-    """
-    tf.random.set_seed(_SEED)
+    within = task.get("within")
+    if within is not None:
+        tf.random.set_seed(_SEED)
     with explain_exhausted_memory("the step"):
         step = _made(task)
-        saved = [variable.numpy() for variable in step.folded.traced.variables]
+        saved = None if within is None else [each.numpy() for each in step.folded.traced.variables]
         found = _measured(step, task)
     yield found
-    if found["peak_bytes"] > task["within"]:
+    if saved is None or found["peak_bytes"] > within:
         return
     report(Progress("measure", message="comparing it with the plain step, default kernels"))
     with suppress(StepTooLargeError), explain_exhausted_memory("the plain step"):
@@ -191,10 +177,7 @@ def _metered_runs(step: _ReadyStep, runs: int, *, settle: bool) -> dict[str, Any
 
 
 def requests_of(events: Sequence[MemoryEvent]) -> list[tuple[int, int]]:
-    """Return the events as (handle, bytes) pairs; a release has 0 bytes.
-
-    Releases of what came before the events are left out.
-    """
+    """(handle, bytes) pairs; a release has 0 bytes. Releases of what came before the events are left out."""
     found: list[tuple[int, int]] = []
     open_: dict[int, int] = {}
     for number, event in enumerate(events):
@@ -210,21 +193,15 @@ def compare(task: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the scheduled step with the plain one; return what ``outcomes.compared`` does.
 
     Both start from the same state and batch; the plain step runs twice, for its own spread. ``task``:
-    ``request``, ``steps``, ``xla``, ``exact`` (TensorFlow's graph rewriting off, so that both run the same
-    kernels; the caller also chooses Eigen kernels by the process's environment), ``nodes`` and ``op_types``
-    (of the trace at another size, where the steps are not of this one). There is a ``note`` where an op has
-    no deterministic kernel on the GPU, so that equal bits cannot be asked for. ``sum_rounding``: how far all
-    gradients together may be apart by the order of sums.
-
-    Raises:
-        StepTooLargeError: the plain step has no room, or ran out of it. TraceError: the steps are of another
-        step.
+    ``request``, ``steps``, ``xla``, ``exact`` (without TensorFlow's graph rewriting, so that both run the
+    same kernels), ``nodes`` and ``op_types`` (of the trace at another size, where the steps are not of this
+    one). There is a ``note`` where an op has no deterministic kernel on the GPU, so that equal bits cannot be
+    asked for. ``sum_rounding``: how far all gradients together may be apart by the order of sums.
     """
     return compare_each(task, [task["steps"]])[0]
 
 
 def compare_each(task: Mapping[str, Any], schedules: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
-    """Compare each of several schedules with the same plain runs; see ``compare``."""
     request = ModelRequest.from_json(task["request"])
     device = choose_device(request, here=True)
     tf.random.set_seed(_SEED)
@@ -315,10 +292,7 @@ def sum_rounding(ops: Iterable[tf.Operation]) -> float:
 
 
 def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Compile the step of a task (``request``, ``steps``, ``xla``) for the device that it names.
-
-    Returns the fields of ``XlaMemory`` and ``seconds``. A NotCompiledError: XLA cannot compile it.
-    """
+    """Compile the step of a task; return the fields of ``XlaMemory``, and ``seconds``."""
     folded = trace_request(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     made = compiled_memory(folded, task["steps"], emission_of(task) or XlaEmission())
     memory = made.memory

@@ -321,7 +321,7 @@ class OverVariable:
     buffer over and gives its own back. So a momentum lies elsewhere after each step, and the holes that large
     variables leave behind wander through the allocator's memory: one step by a schedule for VGG16 needs 540
     MiB, a later one 760. The ops in between write over the variable's own buffer, if nothing else holds it.
-    The emission has the variable let go of it after the last read (``backends.tf.emit.copies.let_go``)."""
+    The emission has the variable let go of it after the last read (``backends.tf.emit.ordered``)."""
 
     reads: tuple[int, ...]
     ops: tuple[int, ...]

@@ -1,7 +1,6 @@
-"""Compile a step with XLA, run nothing, and read its memory; save it.
+"""Compile a step with XLA, run nothing, and read its memory: the bytes that it assigns while it compiles.
 
-XLA assigns every buffer while it compiles, and its ``HloProto`` holds the assignment, so the bytes are exact
-before the first step. Only scratch that a library takes while it runs is not in it.
+Only scratch that a library takes while it runs is not among them.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ class XlaMemory:
         included.
 
         A buffer of no step is the last step's that made one. A step whose values are fused into others has
-        the bytes of the step before it. XLA orders what is not tied by itself, so neighbours need not follow
-        each other. Empty where XLA told nothing of the schedule's steps.
+        the bytes of the step before it. Empty where XLA told nothing of the schedule's steps.
         """
         known = (self.steps >= 0) & (self.steps < count)
         if not known.any():
@@ -170,10 +168,7 @@ def compile_step(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> St
 
 
 def save_compiled_step(folded: FoldedStep, schedule: Schedule, xla: XlaEmission, directory: Path) -> None:
-    """Write a SavedModel whose ``train_step`` runs ``schedule``; XLA compiles it at its first call.
-
-    It takes and returns what the one of ``save_step`` does. An ExportError: TensorFlow could not write it.
-    """
+    """Write a SavedModel as ``save_step`` does, whose step XLA compiles at its first call."""
     body = with_names(folded, tied_step(folded, schedule, tied=xla.tied))
     chunks = SmallChunks(None, region=xla.region)
     save_function(folded, body, directory, small_chunks=chunks, compiled=True)

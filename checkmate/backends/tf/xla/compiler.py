@@ -1,7 +1,4 @@
-"""How XLA compiles the schedules of a TensorFlow step; none is run.
-
-XLA's bytes are not the graph's: it fuses ops, whose values then need no memory, and orders what is not tied.
-"""
+"""How XLA compiles the schedules of a TensorFlow step; none is run."""
 
 from __future__ import annotations
 

@@ -66,10 +66,7 @@ def is_sum(op: tf.Operation) -> bool:
 
 
 def is_filter_slope(op: tf.Operation) -> bool:
-    """A convolution's gradient by its filter.
-
-    It reads what was convolved, and as its third operand the slope.
-    """
+    """Its first operand is what was convolved, the third the slope."""
     return op.type in _FILTER_SLOPES
 
 
@@ -89,9 +86,8 @@ def is_known_early(op: tf.Operation, number: int) -> bool:
 
 
 def costs_for_xla(folded: FoldedStep) -> Graph:
-    """Return the graph with estimated costs under XLA, in 2³⁰ operations of a product.
-
-    What XLA fuses is not known before it compiles, so an op's bytes count as if they were read and written.
+    """Return the graph with estimated costs, in 2³⁰ operations of a product; bytes count as if nothing were
+    fused.
     """
     graph, structure = folded.graph, folded.structure
     ops = tuple(

@@ -90,11 +90,9 @@ def tied_step(
     """Return the scheduled step as a function of flat inputs and labels, for
     ``tf.function(jit_compile=True)``.
 
-    ``with_gradients`` returns every gradient, for comparisons. Where nothing is ``tied`` XLA merges what is
-    recomputed; that is for measurements. What recomputations wait for is chosen by counts of operations, not
-    by the graph's costs: every process has to emit the same step. Where it is not ``compiled`` after all, to
-    compare bits, ops run as TensorFlow has them. When traced it raises an ExportError where the schedule
-    reads what it has not computed.
+    Where nothing is ``tied`` XLA merges what is recomputed; that is for measurements. What recomputations
+    wait for is chosen by counts of operations, not by the graph's costs: every process has to emit the same
+    step. Where it is not ``compiled`` after all, to compare bits, ops run as TensorFlow has them.
     """
     schedule.require_graph(folded.graph)
     operations, steps = node_operations(folded), schedule.steps.tolist()
