@@ -1,8 +1,9 @@
-"""Test the rows of the benchmark of Keras on JAX."""
+"""Test the rows of the benchmark of Keras on JAX, and the example program, as users run it."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip("jax")
 
 from tests.benchmarks.jax_donated import relative_difference
-from tests.programs import run_python
+from tests.programs import ROOT, run_python
 
 _KERAS = """
 import json
@@ -43,3 +44,13 @@ def check(rows: list[dict[str, Any]]) -> None:
     assert ours["temporary"] <= ours["budget"] == 0.75 * plain["temporary"]
     assert all(row["difference"] < 1e-4 for row in [ours, *peers] if "problem" not in row)
     assert all(row["compile_seconds"] > 0 for row in rows if "problem" not in row)
+
+
+@pytest.mark.heavy
+def test_the_example_trains_within_its_budget() -> None:
+    done = run_python(ROOT / "examples" / "jax" / "transformer.py", "--small", "--budget", "80%")
+    losses = [float(each) for each in re.findall(r"loss: ([\d.]+)", done.stdout)]
+    assert len(losses) == 4 and losses[-1] < losses[0]
+    reached, budget = (int(each) for each in re.findall(r"holds (\d+) of (\d+)", done.stdout)[0])
+    assert reached <= budget
+    assert "compiled, not run" in done.stderr

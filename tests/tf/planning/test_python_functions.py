@@ -170,7 +170,6 @@ def test_another_model_than_that_of_the_graph_is_told_apart(function: str, tmp_p
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.heavy
 def test_a_model_is_run_and_verified(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model, folder = convnet(), tmp_path / "out"
     outcome = checkmate.run(model, "80%", str(folder), batch_size=32, costs="analytic")
@@ -180,7 +179,6 @@ def test_a_model_is_run_and_verified(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert found.gradients["equal"] and found.model == outcome.report.model == "convnet"
 
 
-@pytest.mark.heavy
 def test_a_class_that_only_this_process_knows_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Test a class that is found here, and not in the process that measures."""
     with keras.saving.custom_object_scope({"Unregistered": Unregistered}):
