@@ -140,16 +140,14 @@ class Folding:
         box_of = [-1] * graph.n
         for (late, column), ops in sorted(rails.items()):
             group = closed[column]
-            name = _short_name(group, inside.get(group.key, ""))
-            size = sum(self._written[op] for op in ops)
             boxes.append(
                 Box(
                     column=column,
-                    name=name,
+                    name=_short_name(group, inside.get(group.key, "")),
                     full_name=group.full_name,
                     backward=late,
                     ops=tuple(ops),
-                    bytes=size,
+                    bytes=sum(self._written[op] for op in ops),
                     key=group.key,
                     can_open=bool(group.children),
                     copies=group.copies,

@@ -43,16 +43,10 @@ class BatchDialog(Dialog):
         self._rows = CellModel(sizes.COLUMNS, sizes.WORDS)
         self.table = sorted_table(self._rows, "The largest batch of each search", sizes.STATUS)
         self.chart = BatchChart(theme)
-        self.open_scaled = push_button(
-            "Explore it, scaled",
-            lambda: self.open_wanted.emit(self.chosen),
-            tip="Explore the graph at the chosen batch: scaled, estimated",
-        )
-        self.profile = push_button(
-            "Profile it",
-            lambda: self.profile_wanted.emit(self.chosen),
-            tip="Load the model, and profile it at the chosen batch",
-        )
+        tip = "Explore the graph at the chosen batch: scaled, estimated"
+        self.open_scaled = push_button("", lambda: self.open_wanted.emit(self.chosen), tip=tip)
+        tip = "Load the model, and profile it at the chosen batch"
+        self.profile = push_button("", lambda: self.profile_wanted.emit(self.chosen), tip=tip)
         self._lay_out()
         self._tick = every(self, _TICK_MS, self._show_time)
         self.search.changed.connect(self._refresh)

@@ -48,11 +48,9 @@ class ExportDialog(Dialog):
         self._start = push_button("Export and verify", self._on_start, "primary")
         self._start.setDefault(True)  # Return in a field begins, and does not open the folder chooser
         buttons = in_row(None, self._close, self._start)
-        words = (
-            label(self._summary(), name="title", wrap=True),
-            label(self._promise(), muted=True, wrap=True),
-        )
-        self.setLayout(in_column(*words, self._form(), self._bar, self._status, buttons, gap=10))
+        summary = label(self._summary(), name="title", wrap=True)
+        promise = label(self._promise(), muted=True, wrap=True)
+        self.setLayout(in_column(summary, promise, self._form(), self._bar, self._status, buttons, gap=10))
         self._running = False
         session.progressed.connect(self._on_progress)
         session.exported.connect(self._on_exported)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QRectF, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QBrush, QColor, QGuiApplication, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
@@ -75,20 +75,18 @@ class RecordDialog(Dialog):
         return rows.is_by_size(self.record, wanted=self.grouping.currentText() == _BY_SIZE)
 
     def _buttons(self, open_graph: str) -> QHBoxLayout:
-        self.profile = push_button(
-            "", lambda: self.profile_wanted.emit(self.record.limit_bytes or 0), "primary"
-        )
-        self.use = push_button(
-            f"Use it for {open_graph}",
-            lambda: self.budget_wanted.emit(self.record.limit_bytes or 0),
-            tip="Solve the open graph with this limit as the budget",
-        )
+        tip = "Choose the model, then find schedules with this limit as the budget"
+        self.profile = push_button("", lambda: self._emit_limit(self.profile_wanted), "primary", tip=tip)
+        words, tip = f"Use it for {open_graph}", "Solve the open graph with this limit as the budget"
+        self.use = push_button(words, lambda: self._emit_limit(self.budget_wanted), tip=tip)
         self.use.setVisible(bool(open_graph))
         self.copy = push_button("Copy the table", self._copy, tip="Copy all rows as CSV")
-        commands = push_button(
-            "Copy as commands", self._copy_commands, tip="The commands that lead on, for a terminal"
-        )
+        tip = "The commands that lead on, for a terminal"
+        commands = push_button("Copy as commands", self._copy_commands, tip=tip)
         return in_row(self.profile, self.use, None, commands, self.copy, push_button("Close", self.reject))
+
+    def _emit_limit(self, wanted: SignalInstance) -> None:
+        wanted.emit(self.record.limit_bytes or 0)
 
     def _show(self) -> None:
         record = self.record
@@ -100,7 +98,6 @@ class RecordDialog(Dialog):
         limit = record.limit_bytes
         within = "" if limit is None else f" within {format_bytes(limit)}"
         self.profile.setText(f"Profile the model{within}…")
-        self.profile.setToolTip("Choose the model, then find schedules with this limit as the budget")
         self.use.setEnabled(limit is not None)
         self.grouping.setEnabled(bool(record.by_layer) and bool(record.by_size))
         if self.by_size:

@@ -31,7 +31,7 @@ class BudgetPanel(Panel):
 
     def __init__(self, exploration: Exploration, theme: CurrentTheme) -> None:
         super().__init__("Memory budget")
-        self._exploration, self._theme = exploration, theme
+        self._exploration = exploration
         self._timer = later(self, DEBOUNCE_MS, self.solve_wanted.emit)
         self._problem = label("", name="refusal", wrap=True)
         # It lies above the aims, outside the layout: what is typed in stays where it is.

@@ -248,11 +248,8 @@ class FrontierView(QWidget):
             self.cap_dragged.emit(self._cap_at(event.position().y()))
             return
         x = event.position().x()
-        budget = scale.bytes_at(x)
-        found = self._found_at(x)
-        if found is not None and not event.modifiers() & Qt.KeyboardModifier.AltModifier:
-            budget = found.peak_bytes  # a point that is solved already
-        self.dragged.emit(budget)
+        found = self._found_at(x)  # a point that is solved already
+        self.dragged.emit(scale.bytes_at(x) if found is None else found.peak_bytes)
 
     def _found_at(self, x: float) -> ListedSchedule | None:
         scale = self._scale()

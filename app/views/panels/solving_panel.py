@@ -224,10 +224,8 @@ class SolvingPanel(Panel):
             else:
                 curve.setData([], [])
         self._plot.setXRange(0, max(elapsed, 0.1), padding=0)
-        heights, axis = (
-            [height(value) for _, value in (*solve.best, *solve.bounds)],
-            self._plot.getAxis("left"),
-        )
+        heights = [height(value) for _, value in (*solve.best, *solve.bounds)]
+        axis = self._plot.getPlotItem().getAxis("left")
         if not heights:
             axis.setTicks([])  # no figures of an earlier solve
             return

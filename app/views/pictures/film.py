@@ -46,7 +46,7 @@ class PlaybackScene:
         assert self._exploration.shown is not None
         self.found = self._exploration.shown
         always = CurrentTheme(ThemeChoice(theme.name))
-        self._models = models = ViewModels.of(self._exploration, self._playhead, Selection(), always)
+        models = ViewModels.of(self._exploration, self._playhead, Selection(), always)
         self._curve = curve = CurveView(models)
         views: tuple[QWidget, ...] = (GraphView(models, None), MatrixView("R", models), curve)
         self._places = list(zip(views, _places(size), strict=True))
@@ -128,10 +128,8 @@ class PlaybackScene:
 
     def _line(self, painter: QPainter, place: QRect, parts: list[_Text], *, right: bool) -> None:
         fonts = [self._font(bold) for _, _, bold in parts]
-        widths = [
-            QFontMetrics(font).horizontalAdvance(text)
-            for font, (text, _, _) in zip(fonts, parts, strict=True)
-        ]
+        texts = zip(fonts, parts, strict=True)
+        widths = [QFontMetrics(font).horizontalAdvance(text) for font, (text, _, _) in texts]
         x = place.right() - sum(widths) if right else place.left()
         for font, width, (text, color, _) in zip(fonts, widths, parts, strict=True):
             painter.setFont(font)

@@ -63,14 +63,8 @@ class MatrixView(SpanKeys, QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # the panel below need not be painted
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(f"Matrix {title}: {_WHAT[title]}")
-        on(
-            self._update,
-            self._exploration.shown_changed,
-            self._comparison.pinned,
-            self._span.changed,
-            self._span.chosen_changed,
-            self._selection.changed,
-        )
+        on(self._update, self._exploration.shown_changed, self._comparison.pinned, self._selection.changed)
+        on(self._update, self._span.changed, self._span.chosen_changed)
         self._playhead.moved.connect(self._on_step)
 
     def _update(self, *_: object) -> None:

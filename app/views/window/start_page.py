@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QResizeEvent
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -246,26 +246,19 @@ class SampleCard(QFrame):
         self.button = push_button(sample.graph, lambda: self.wanted.emit(sample.graph), "link")
         self.button.setAccessibleName(f"Open {sample.graph}")
         self.button.setAccessibleDescription(f"{sample.title}. {sample.shows} {curve_words(sample)}")
-        self._wrapped = [label(sample.shows, wrap=True), label(curve_words(sample), muted=True, wrap=True)]
         self.setLayout(
             in_column(
                 label(sample.title, name="title"),
                 _TwoCurves(sample, theme),
-                self._wrapped[0],
+                WrappedLabel(sample.shows, ""),
                 None,
-                self._wrapped[1],
+                WrappedLabel(curve_words(sample)),
                 label(facts(sample), muted=True),
                 self.button,
                 gap=4,
                 edges=(_SIDE, 8, _SIDE, 10),
             )
         )
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        around = self.contentsMargins().left() + self.contentsMargins().right() + 2 * _SIDE
-        for words in self._wrapped:
-            words.setMinimumHeight(words.heightForWidth(self.width() - around))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if event.button() is Qt.MouseButton.LeftButton and self.rect().contains(event.position().toPoint()):
