@@ -1,5 +1,3 @@
-"""Define the fixtures that all tests share."""
-
 from __future__ import annotations
 
 import gc
@@ -34,10 +32,8 @@ prepare_own_process()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give this run a cache folder of its own.
-
-    Profiles of tests neither find nor leave the user's costs; kernels stay compiled.
-    """
+    """Give this run a cache folder of its own: profiles of tests neither find nor leave the user's costs.
+    Kernels stay compiled."""
     home, own = Path(tempfile.mkdtemp(prefix="checkmate-tests-")), "checkmate-explorer"
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     cache = Path(platformdirs.user_cache_dir())
@@ -57,38 +53,31 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processors this process may use."""
     return usable_cores()
 
 
 def pytest_collection_finish() -> None:
-    """Hide what was imported from the garbage collector.
-
-    TensorFlow's objects would be looked at again and again: a quarter of the time of tests that trace steps.
-    """
+    """Hide what was imported from the garbage collector. To look at TensorFlow's objects again and again
+    takes a quarter of the time of tests that trace steps."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files with heavy tests first.
-
-    Several processes take tests in this order, so none is left alone with a long one at the end.
-    """
+    """Put the files with heavy tests first, so that no process is left alone with a long one at the end."""
     heavy = {item.path for item in items if item.get_closest_marker("heavy")}
     items.sort(key=lambda item: item.path not in heavy)
 
 
 @pytest.fixture
 def chain() -> Graph:
-    """Return eight layers and their gradients. Keep-everything needs 90 bytes, any schedule at least 40."""
+    """Eight layers and their gradients. Keep-everything needs 90 bytes, any schedule at least 40."""
     return training_chain(8)
 
 
 @pytest.fixture
 def chain_file(chain: Graph, tmp_path: Path) -> Path:
-    """Return a file with ``chain``."""
     path = tmp_path / "chain.json"
     write_graph(path, chain)
     return path

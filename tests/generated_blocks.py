@@ -1,9 +1,9 @@
-"""A training step of many equal blocks, as a transformer has them.
+"""A training step of many equal blocks, as a transformer has them: attention and a feed-forward part, both on
+a residual path.
 
-A block is an attention and a feed-forward part, both on a residual path. Sizes and costs are in proportion to
-those of a block of width w at sequence length w/4; one unit is one activation of the residual path. The
-backward pass has one op for each read of a forward op, and adds the gradients of what is read more than once.
-"""
+Sizes and costs are in proportion to those of a block of width w at sequence length w/4; one unit is one
+activation of the residual path. The backward pass has one op for each read of a forward op, and adds the
+gradients of what is read more than once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALL = 16  # bytes of a mean or a variance
 
 
 def training_blocks(count: int) -> Graph:
-    """Build the step of ``count`` equal blocks. Each has 33 forward and 55 backward ops."""
+    """``count`` equal blocks, each of 33 forward and 55 backward ops."""
     tape = _Tape(f"blocks{count}")
     stream = tape.op("embed", [], _UNIT, 1)
     for block in range(count):

@@ -1,4 +1,4 @@
-"""Random graphs from a seed. Every function depends on its arguments only."""
+"""Random graphs from a seed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from checkmate.ir.graph import Graph, GraphBuilder, Phase
 
 
 def training_dag(seed: int, layers: int, *, branches: float = 0.4) -> Graph:
-    """Build a random branching network, its loss and its backward pass.
-
-    The backward pass is as differentiation makes it. With probability ``branches`` a layer reads a second,
-    earlier activation (a skip connection). The backward op of a layer reads its inputs and the gradients from
-    all its readers. It writes one gradient per input, so ops have several outputs.
-    """
+    """A random branching network, its loss and its backward pass as differentiation makes it. With
+    probability ``branches`` a layer reads a second, earlier activation. The backward op of a layer reads its
+    inputs and the gradients from all its readers, and writes one gradient per input."""
     random = Random(seed)
     builder = GraphBuilder(f"network{seed}")
     reads: list[list[int]] = []
@@ -47,12 +44,9 @@ def training_dag(seed: int, layers: int, *, branches: float = 0.4) -> Graph:
 
 
 def random_dag(seed: int, ops: int, *, extras: bool = False) -> Graph:
-    """Build a random graph of ``ops`` ops; the second half is backward.
-
-    ``extras``: several outputs per op, views (of inputs, siblings and fixed values), take-overs, workspace
-    and values of no bytes; otherwise one plain output per op. Either way some ops must run once and some
-    values are kept.
-    """
+    """A random graph of ``ops`` ops; the second half is backward. ``extras``: several outputs per op, views
+    (of inputs, siblings and fixed values), take-overs, workspace and values of no bytes; otherwise one plain
+    output per op. Either way some ops must run once and some values are kept."""
     random = Random(seed)
     builder = GraphBuilder(f"dag{seed}")
     available = (
@@ -98,16 +92,13 @@ _SIZES = ((0.3, 500, 500), (0.3, 1000, 1000), (0.3, 3000, 1000), (0.1, 5000, 100
 
 
 def random_layered(seed: int, ops: int, *, edges_per_op: float | None = None) -> Graph:
-    """Build a random layered graph like those published with MOCCASIN.
-
-    (Bartan et al., ICML 2023; they follow "Neural Topological Ordering for Computation Graphs", Gagrani et
-    al., NeurIPS 2022.) Such graphs have much freedom of order and little regularity.
+    """A random layered graph like those published with MOCCASIN (Bartan et al., ICML 2023; they follow
+    "Neural Topological Ordering for Computation Graphs", Gagrani et al., NeurIPS 2022).
 
     There are ``ops`` ops in all: one first op that the whole first layer reads, and one last op whose value
     is kept. Sizes are 10 to some 8,000 bytes, costs 1 to 999 (the first and the last op cost nothing). The
     given order is a random one, not layer by layer. ``edges_per_op``: on average, as far as the layers allow;
-    None: as published, 2.4 at 100 ops and 5.9 at 1,000.
-    """
+    None: as published, 2.4 at 100 ops and 5.9 at 1,000."""
     random = Random(seed)
     layers = _random_layers(random, ops)
     reads = _random_edges(random, layers, edges_per_op)
@@ -122,7 +113,7 @@ def random_layered(seed: int, ops: int, *, edges_per_op: float | None = None) ->
 
 
 def _random_layers(random: Random, ops: int) -> list[list[int]]:
-    """Return ops 0 to ``ops - 1`` in layers; the two ends stand alone."""
+    """Ops 0 to ``ops - 1`` in layers; the two ends stand alone."""
     layers = [[0]]
     mean = math.sqrt(_LAYER_ASPECT * ops)
     made = 1
@@ -134,10 +125,7 @@ def _random_layers(random: Random, ops: int) -> list[list[int]]:
 
 
 def _random_edges(random: Random, layers: list[list[int]], edges_per_op: float | None) -> list[set[int]]:
-    """Return the ops that each op reads.
-
-    Edges between neighbouring layers come first, then skips between inner layers.
-    """
+    """What each op reads: edges between neighbouring layers first, then skips between inner layers."""
     reads: list[set[int]] = [set() for layer in layers for _ in layer]
     pairs = list(itertools.pairwise(layers))
     density = _EDGE_DENSITY if edges_per_op is None else _density_for(pairs, edges_per_op * len(reads))
@@ -154,10 +142,7 @@ def _random_edges(random: Random, layers: list[list[int]], edges_per_op: float |
 
 
 def _density_for(pairs: list[tuple[list[int], list[int]]], edges: float) -> float:
-    """Return the density that gives ``edges`` edges less the skips' share.
-
-    The edges are between neighbouring layers; the density is from 0 to 1.
-    """
+    """From 0 to 1: what gives ``edges`` edges between neighbouring layers less the skips' share."""
     least = sum(max(len(before), len(after)) for before, after in pairs)
     most = sum(len(before) * len(after) for before, after in pairs)
     wanted = (1 - _SKIP_SHARE) * edges
@@ -167,10 +152,7 @@ def _density_for(pairs: list[tuple[list[int], list[int]]], edges: float) -> floa
 def _random_bipartite(
     random: Random, before: list[int], after: list[int], density: float
 ) -> list[tuple[int, int]]:
-    """Return edges (source, target) that leave no op out.
-
-    Each op of the wider layer has about equally many edges, to random partners.
-    """
+    """Edges (source, target) that leave no op out. Each op of the wider layer has about equally many."""
     forward = len(before) > len(after)  # otherwise the wider layer is the reading one
     wide, narrow = (before, after) if forward else (after, before)
     total = round(len(wide) * (1 + density * (len(narrow) - 1)))
@@ -186,10 +168,7 @@ def _random_bipartite(
 
 
 def _random_order(random: Random, reads: list[set[int]]) -> list[int]:
-    """Return a random topological order that favours recently ready ops.
-
-    The published graphs have such an order.
-    """
+    """A random topological order that favours recently ready ops, as in the published graphs."""
     waits = [len(row) for row in reads]
     readers: list[list[int]] = [[] for _ in reads]
     for op, row in enumerate(reads):
@@ -208,7 +187,7 @@ def _random_order(random: Random, reads: list[set[int]]) -> list[int]:
 
 
 def _random_size(random: Random) -> int:
-    """Draw a size in bytes from the mixture: a multiple of 10, at least 10."""
+    """A multiple of 10 bytes, at least 10, from a mixture."""
     _, mean, deviation = random.choices(_SIZES, weights=[weight for weight, _, _ in _SIZES])[0]
     while (size := random.gauss(mean, deviation)) < 5:
         pass

@@ -1,5 +1,3 @@
-"""Say what a schedule asks of an allocator, by its graph alone."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +12,7 @@ from checkmate.memory.step_requests import AskedBuffer, StepRequests, order_of
 
 
 def requests_of_graph(graph: Graph, schedule: Schedule, timeline: Timeline) -> StepRequests:
-    """Return what ``schedule`` asks for by its graph: one part per step."""
+    """What ``schedule`` asks of an allocator by its graph alone: one part per step."""
     steps = tuple(schedule.steps.tolist())
     readers = _parts_of_buffers(graph, steps, timeline)
     source = written_over(graph, schedule, timeline)
@@ -49,7 +47,7 @@ def requests_of_graph(graph: Graph, schedule: Schedule, timeline: Timeline) -> S
 
 
 def _parts_of_buffers(graph: Graph, steps: Sequence[int], timeline: Timeline) -> list[set[int]]:
-    """Return for each buffer of ``timeline`` the steps that use it."""
+    """For each buffer of ``timeline`` the steps that use it."""
     values, born = timeline.buffer_value.tolist(), timeline.buffer_born.tolist()
     number: Mapping[tuple[int, int], int] = {
         pair: at for at, pair in enumerate(zip(values, born, strict=True))

@@ -1,8 +1,3 @@
-"""Make random training graphs and schedules from a seed.
-
-The published graph files are read too, where they are at hand.
-"""
-
 from __future__ import annotations
 
 import importlib.util
@@ -20,12 +15,9 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def random_graph(random: Random, *, least_ops: int = 1, most_ops: int = 9) -> Graph:
-    """Return a graph with everything that memory depends on.
-
-    That is several outputs per op, views (of fixed values, of inputs, of sibling outputs), take-overs (also
-    impossible ones), zero sizes, workspace, ops that must run once, values nobody reads, values that are
-    kept.
-    """
+    """A graph with everything that memory depends on: several outputs per op, views (of fixed values, of
+    inputs, of sibling outputs), take-overs (also impossible ones), zero sizes, workspace, ops that must run
+    once, values nobody reads, values that are kept."""
     builder = GraphBuilder("random")
     available = [builder.value(f"fixed{i}", random.choice([0, 1, 2, 3])) for i in range(random.randint(0, 2))]
     for i in range(random.randint(least_ops, most_ops)):
@@ -56,10 +48,8 @@ def random_graph(random: Random, *, least_ops: int = 1, most_ops: int = 9) -> Gr
 
 
 def tiny_graphs(dags: int = 4) -> list[Graph]:
-    """Draw graphs for exact search in tenths of a second.
-
-    They have everything that memory depends on; some are training steps of seven ops.
-    """
+    """Graphs for exact search in tenths of a second, with everything that memory depends on; some are
+    training steps of seven ops."""
     odd = [random_graph(Random(seed), most_ops=4) for seed in (4, 6, 7, 8, 10, 11, 16)]
     return [*odd, *(training_dag(seed, 3) for seed in range(dags))]
 
@@ -76,10 +66,7 @@ def random_constraints(random: Random, graph: Graph) -> tuple[Constraints, set[i
 
 
 def random_steps(random: Random, graph: Graph) -> list[int]:
-    """Return every op once, in order, with random recomputations.
-
-    The recomputed ops are earlier ones; the steps are valid only by luck.
-    """
+    """Every op once, in order, with random recomputations of earlier ops; valid only by luck."""
     steps: list[int] = []
     for op in range(graph.n):
         if op and random.random() < 0.5:
@@ -89,10 +76,8 @@ def random_steps(random: Random, graph: Graph) -> list[int]:
 
 
 def training_chain(layers: int, *, bytes_: int = 10, cost: float = 1.0) -> Graph:
-    """Make a chain of forward ops ``f0``…, then backward ops.
-
-    Each backward op reads its layer's input and output and the gradient so far.
-    """
+    """Forward ops ``f0``…, then backward ops, each of which reads its layer's input and output and the
+    gradient so far."""
     builder = GraphBuilder("chain")
     activations: list[int] = []
     for i in range(layers):
@@ -110,12 +95,12 @@ def training_chain(layers: int, *, bytes_: int = 10, cost: float = 1.0) -> Graph
 
 
 def published_graphs() -> list[Path]:
-    """Return the published graph files, if any. They lie beside the repository."""
+    """The published graph files, if any, which lie beside the repository."""
     return sorted(path for path in (SHARED / "graphs").rglob("*.json"))
 
 
 def replay_tool() -> ModuleType | None:
-    """Return the plain replay program as a module, or None. It lies beside the repository, if at all."""
+    """The plain replay program as a module, if it lies beside the repository."""
     path = SHARED / "tools" / "replay.py"
     if not path.is_file():
         return None
@@ -127,5 +112,5 @@ def replay_tool() -> ModuleType | None:
 
 
 def as_file(graph: Graph) -> dict[str, Any]:
-    """Return the graph as its file describes it."""
+    """The graph as its file describes it."""
     return graph_to_json(graph)

@@ -22,8 +22,6 @@ Buffers = tuple[tuple[int, int], ...]
 
 
 class Order(Enum):
-    """The schedules that count."""
-
     ANY = "any order"
     FIRST_IN_GIVEN_ORDER = "first computations in the given order"
     STAGES = "in addition, the paper's stages: each in the given order, each op once in it, the last op last"
@@ -37,8 +35,6 @@ class _State(NamedTuple):  # millions are hashed and compared, which a tuple doe
 
 @dataclass(frozen=True)
 class Optimum:
-    """The least cost and a schedule that has it."""
-
     cost: float
     steps: list[int]
 
@@ -46,7 +42,7 @@ class Optimum:
 def optimum(
     graph: Graph, budget_bytes: int, order: Order = Order.ANY, once: Collection[int] = ()
 ) -> Optimum | None:
-    """Return the cheapest schedule within the budget, or None. It runs the ops in ``once`` only once."""
+    """The cheapest schedule within the budget, or None. The ops in ``once`` run only once."""
     kept = sum(1 << v for v in range(graph.m) if graph.values[v].keep and graph.producer[v] >= 0)
     everything = (1 << graph.n) - 1
     start = _State(0, -1, ())
@@ -78,10 +74,8 @@ def optimum(
 def least_budget(
     graph: Graph, order: Order = Order.ANY, once: Collection[int] = (), cost_cap: float = float("inf")
 ) -> int:
-    """Return the smallest budget that has a schedule.
-
-    The schedule costs at most ``cost_cap``, which is at least the plain step's cost.
-    """
+    """The smallest budget that has a schedule of at most ``cost_cap``, which is at least the plain step's
+    cost."""
     low, high = (
         0,
         graph.fixed_bytes + sum(v.bytes for v in graph.values) + max(o.workspace_bytes for o in graph.ops),
@@ -129,10 +123,8 @@ def _runnable(graph: Graph, state: _State, order: Order) -> Iterator[int]:
 
 
 def _after(graph: Graph, before: Buffers, index: int, budget: int) -> set[Buffers]:
-    """Return the possible buffers after op ``index`` ran within the budget.
-
-    There is one set of buffers for every choice of what it forgets.
-    """
+    """The possible buffers after op ``index`` ran within the budget: a set for every choice of what it
+    forgets."""
     op = graph.ops[index]
     source = {v: b for b, (_, values) in enumerate(before) for v in op.inputs if values >> v & 1}
     written = sum(1 << v for v in op.outputs)

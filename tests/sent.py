@@ -1,5 +1,3 @@
-"""A channel that keeps what a process sends."""
-
 from __future__ import annotations
 
 from checkmate.processes.messages import Message
@@ -7,7 +5,7 @@ from checkmate.processes.serve import Channel
 
 
 class Sent(Channel):
-    """Stand where the pipe to the parent is."""
+    """Stands where the pipe to the parent is, and keeps what a process sends."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

@@ -20,7 +20,6 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--shard``."""
     parser.addoption(
         "--shard",
         choices=[*map(str, range(SHARDS)), "all"],
@@ -29,13 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which shard runs."""
     shard = shard_of(config)
     return "heavy tests: all" if shard is None else f"heavy tests: --shard {shard} of 0 to {SHARDS - 1}"
 
 
 def shard_of(config: pytest.Config) -> int | None:
-    """Return the shard to run; None for all cases."""
+    """The shard to run; None for all cases."""
     asked = config.getoption("--shard")
     if asked == "all":
         return None
@@ -43,7 +41,7 @@ def shard_of(config: pytest.Config) -> int | None:
 
 
 def _shard_of_commit() -> int:
-    """Return the shard that HEAD's hash gives; 0 outside a git checkout."""
+    """The shard that HEAD's hash gives; 0 outside a git checkout."""
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=False
@@ -55,7 +53,6 @@ def _shard_of_commit() -> int:
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the heavy tests of other shards."""
     shard = shard_of(config)
     if shard is None:
         return
@@ -70,7 +67,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fail a test that costs more than ``LIMIT_S`` and is not marked heavy."""
     before = processor_seconds()
     yield
     spent = processor_seconds() - before
@@ -83,6 +79,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def processor_seconds() -> float:
-    """Return what this process and its ended children have used so far."""
+    """What this process and its ended children have used so far."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

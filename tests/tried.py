@@ -15,10 +15,7 @@ from tests.benchmarks.measured_on import this_machine
 
 @dataclass(frozen=True)
 class Tried:
-    """Count one kind of attempt.
-
-    ``broke``: how many of them found a fault. ``held``: the test that holds it, where there is one.
-    """
+    """``broke``: how many attempts found a fault. ``held``: the test that holds it, where there is one."""
 
     what: str
     tried: int
@@ -28,18 +25,15 @@ class Tried:
 
 @dataclass(frozen=True)
 class Record:
-    """Name a record, and know the machine at its start."""
-
     command: str
     machine: dict[str, Any]
 
     @staticmethod
     def begin(command: str) -> Record:
-        """Return a record that begins now."""
         return Record(command, this_machine())
 
     def write(self, path: Path, rows: Iterable[Tried], notes: Iterable[str] = (), **more: Any) -> None:
-        """Write what was tried so far; ``more`` are fields that no table shows."""
+        """``more`` are fields that no table shows."""
         facts = {
             "format": "checkmate-tried",
             "version": 1,

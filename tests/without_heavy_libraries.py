@@ -19,7 +19,6 @@ ABSENT = ("tensorflow", "keras", "h5py", "PySide6", "shiboken6", "pyqtgraph")
 
 
 def main(arguments: list[str]) -> int:
-    """Run pytest with the libraries out of reach."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ABSENT:
             refusal = f"raise ModuleNotFoundError({f'No module named {name!r}'!r}, name={name!r})\n"

@@ -29,7 +29,6 @@ def test_every_shortcut_is_written_as_qt_writes_it() -> None:
     assert [QKeySequence(key).toString() for key in keys] == keys
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_every_action_has_a_handler_and_every_handler_an_action(window) -> None:
     assert sorted(window.handlers()) == sorted(entry.id for entry in ACTIONS)
     assert list(window.commands) == [entry.id for entry in ACTIONS]

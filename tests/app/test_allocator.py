@@ -20,13 +20,11 @@ from checkmate.memory.placement import FIXED, place
 from checkmate.processes.messages import JobFailed
 from checkmate.units import format_bytes
 from tests.app.test_timeline import drag, drawn, move, on_curve, opened, turn
+from tests.app.windows import exploration_of
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph
 
-pytestmark = [
-    pytest.mark.heavy,  # buffers are placed in a process
-    pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True),
-]
+pytestmark = pytest.mark.heavy  # buffers are placed in a process
 CARD = Device("card", "gpu", 1 << 34)
 
 
@@ -61,8 +59,7 @@ def test_each_pixel_is_the_block_at_its_address(grouping: Grouping) -> None:
 
 
 def test_small_blocks_are_drawn_by_how_full_the_memory_is() -> None:
-    exploration = Exploration()
-    exploration.set_graph(replace(training_dag(3, 500), device=CARD))
+    exploration = exploration_of(replace(training_dag(3, 500), device=CARD))
     blocks = placed(exploration.shown)
     steps, height = np.arange(0, len(exploration.shown.schedule.steps), 5), 30
     owners = blocks.owners(steps, height, float(blocks.placement.top))
@@ -78,8 +75,7 @@ def test_small_blocks_are_drawn_by_how_full_the_memory_is() -> None:
 def test_blocks_of_a_graph_without_values_are_listed_and_selected(window) -> None:
     builder = GraphBuilder("no values")
     builder.op("log", [], [], workspace_bytes=1 << 20)
-    exploration = Exploration()
-    exploration.set_graph(builder.build(fixed_bytes=1 << 20))
+    exploration = exploration_of(builder.build(fixed_bytes=1 << 20))
     blocks = placed(exploration.shown)
     assert {row[0] for row in blocks.table().rows} == {"workspace", "fixed"}
     item = window.explorer.allocator.bands

@@ -8,21 +8,18 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtWidgets import QToolTip
 
-from app.models.exploration import Exploration
 from app.presenters.bands import Bands, Grouping
 from checkmate.units import format_bytes
 from tests.app.test_timeline import drawn, move, on_curve, opened, turn
+from tests.app.windows import exploration_of
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, random_steps
-
-pytestmark = pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True)
 
 
 def schedules():
     for seed in range(60):
         graph = random_graph(Random(seed))
-        exploration = Exploration()
-        exploration.set_graph(graph)
+        exploration = exploration_of(graph)
         yield exploration.shown
         steps = np.asarray(random_steps(Random(seed + 1000), graph))
         if set(steps.tolist()) == set(range(graph.n)):
@@ -51,8 +48,7 @@ def test_bands_are_as_high_as_the_live_bytes(grouping: Grouping) -> None:
 
 
 def test_small_bands_are_drawn_with_those_of_their_group() -> None:
-    exploration = Exploration()
-    exploration.set_graph(training_dag(3, 500))
+    exploration = exploration_of(training_dag(3, 500))
     shown = exploration.shown
     bands = Bands.of(shown, Grouping.KIND)
     steps = np.arange(0, len(shown.schedule.steps), 5)

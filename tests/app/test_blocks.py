@@ -13,7 +13,7 @@ from checkmate import planning
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
 from tests.app.test_timeline import drawn, move
 
-pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True)]
+pytestmark = pytest.mark.heavy
 MIB = 1 << 20
 
 

@@ -7,7 +7,6 @@ from checkmate.catalog.cards import Cards, CardSize
 from checkmate.frontiers.cards import CardFit
 from tests.app.windows import open_chain
 
-pytestmark = pytest.mark.qt_log_ignore("propagateSizeHints", "raise")
 RESERVE = 100
 
 

@@ -21,7 +21,7 @@ from app.presenters.memory_curve import in_columns, memory_stack
 from checkmate.ir.graph import CostUnit, GraphBuilder
 from checkmate.ir.schedule import Schedule
 from tests.app.test_compare import pairs
-from tests.app.windows import training_chain
+from tests.app.windows import exploration_of, training_chain
 
 
 def windows(n: int):
@@ -135,8 +135,7 @@ def test_ticks_say_different_things_however_far_the_axis_is_zoomed() -> None:
 
 
 def test_columns_keep_every_peak_of_the_part_that_is_seen() -> None:
-    exploration = Exploration()
-    exploration.set_graph(training_chain(60))
+    exploration = exploration_of(training_chain(60))
     shown = exploration.shown
     stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
     for by_cost in (False, True):

@@ -11,10 +11,7 @@ from checkmate.units import format_overhead
 from checkmate.workers.window_messages import CertificateWritten
 from tests.app.windows import open_chain
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
-]
+pytestmark = pytest.mark.heavy
 
 
 def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path: Path, chain_open) -> None:

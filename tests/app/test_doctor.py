@@ -33,7 +33,6 @@ def children() -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if "look" in " ".join(child.cmdline())]
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_lines_are_shown_and_copied(window, qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
     dialog = opened(window)
@@ -50,7 +49,6 @@ def test_lines_are_shown_and_copied(window, qtbot, tmp_path: Path, monkeypatch: 
     dialog.close()
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_closing_the_dialog_ends_its_processes(window, qtbot, tmp_path, monkeypatch) -> None:
     tensorflow_that("import time\ntime.sleep(600)\n", tmp_path, monkeypatch)
     dialog = opened(window)
@@ -61,7 +59,6 @@ def test_closing_the_dialog_ends_its_processes(window, qtbot, tmp_path, monkeypa
     assert window.isVisible()
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_it_does_not_run_during_a_measurement(qtbot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tensorflow_that("import os\nos.abort()\n", tmp_path, monkeypatch)
     session = SimpleNamespace(device_busy=True)

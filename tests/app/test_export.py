@@ -51,7 +51,6 @@ def profiled(window, exploration, qtbot):
         ),
     ],
 )
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_device_process_killed_while_it_exports(stages, profiled, qtbot, tmp_path) -> None:
     session = profiled.session
     shown, folder = session.exploration.shown, tmp_path / "out"
@@ -86,7 +85,6 @@ def test_device_process_killed_while_it_exports(stages, profiled, qtbot, tmp_pat
 
 
 @pytest.mark.heavy
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp_path: Path) -> None:
     session, exploration = window.session, window.session.exploration
     with qtbot.waitSignal(exploration.graph_changed, timeout=240000):
@@ -112,7 +110,6 @@ def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp
 
 
 @pytest.mark.heavy
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_a_schedule_that_measures_over_the_budget_is_replaced(profiled, qtbot, tmp_path: Path) -> None:
     session, exploration = profiled.session, profiled.session.exploration
     asked, plain = exploration.plain, exploration.plain.peak_bytes
@@ -241,7 +238,6 @@ def test_a_graph_for_xla_says_so_and_is_exported_for_a_share(exporting, qtbot, w
     session.device._on_received(JobCancelled(sent[-1].job))
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_return_in_a_field_begins_the_export(exporting, qtbot, tmp_path: Path) -> None:
     session, sent, _ = exporting
     dialog = ExportDialog(session)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.models.exploration import Exploration
 from app.models.solving import SolverClient
 from app.presenters.solve_text import of_solve
 from app.state.solve import Aim
 from checkmate.ir import SolveStatus
 from checkmate.processes.messages import pack_steps
 from checkmate.workers.window_messages import Incumbent, SolveBound, SolveEnded
+from tests.app.windows import exploration_of
 from tests.graphs_strategies import training_chain
 
 BUDGET = 90  # of the plain step, which costs 16
@@ -21,8 +21,7 @@ BUDGET = 90  # of the plain step, which costs 16
 
 @pytest.fixture
 def client(qapp) -> Iterator[SolverClient]:
-    exploration = Exploration()
-    exploration.set_graph(training_chain(8))
+    exploration = exploration_of(training_chain(8))
     exploration.set_budget(BUDGET)
     client = SolverClient(exploration)
     client.process.send = lambda message: None

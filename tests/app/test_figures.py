@@ -18,10 +18,7 @@ from checkmate.errors import UsageError
 
 COLUMN = Paper(Width.COLUMN, 8.0)
 SVG = "{http://www.w3.org/2000/svg}"
-pytestmark = [
-    pytest.mark.heavy,  # whole figures are drawn; what a view saves is in test_view_saver
-    pytest.mark.qt_log_ignore("This plugin does not support"),
-]
+pytestmark = pytest.mark.heavy  # whole figures are drawn; what a view saves is in test_view_saver
 
 
 def page_size(pdf: bytes) -> tuple[float, float]:

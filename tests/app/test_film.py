@@ -10,14 +10,10 @@ import numpy as np
 import psutil
 import pytest
 from PIL import Image
-from PySide6.QtCore import QSize
 
-from app.models.exploration import Exploration
 from app.presenters.paper import film
-from app.theme import LIGHT
-from app.views.pictures.film import PlaybackScene
 from checkmate.formats import write_graph
-from tests.app.windows import smaller, training_chain
+from tests.app.windows import exploration_of, smaller, training_chain
 
 pytestmark = pytest.mark.heavy  # many windows, a second each
 
@@ -31,8 +27,7 @@ def yellow(picture: Image.Image) -> np.ndarray:
 
 @pytest.mark.parametrize("most", [5, 7, 40, 10**6])
 def test_a_film_has_the_first_step_the_last_one_and_the_peak(most: int) -> None:
-    exploration = Exploration()
-    exploration.set_graph(training_chain(30))
+    exploration = exploration_of(training_chain(30))
     shown = smaller(exploration)
     made = film(shown.matrices, shown.timeline.peak_step, most)
     stages = shown.matrices.n
@@ -98,17 +93,6 @@ def test_a_film_that_cannot_be_saved_is_one_sentence(window, qtbot, tmp_path: Pa
     assert len(said) == 3 and "nothing to play" in said[0]
     assert "not the name of an animated picture" in said[1]
     assert "no folder" in said[2]
-
-
-def test_a_scene_shows_the_requested_step(explored) -> None:
-    scene = PlaybackScene(explored.session.exploration, LIGHT, QSize(960, 600))
-    pictures = []
-    for step in (0, 20, 20):
-        for _ in scene.draw(step):
-            pass
-        pictures.append(bytes(scene.image.constBits()))
-    scene.close()
-    assert pictures[0] != pictures[1] == pictures[2]
 
 
 @pytest.mark.heavy

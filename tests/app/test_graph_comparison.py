@@ -35,10 +35,7 @@ from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.constraints import Constraints
 from tests.app.windows import open_chain, smaller, training_chain
 
-pytestmark = [
-    pytest.mark.heavy,  # each opens two windows or more
-    pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
-]
+pytestmark = pytest.mark.heavy  # each opens two windows or more
 
 
 def doubled(graph: Graph) -> Graph:

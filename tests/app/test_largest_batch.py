@@ -24,10 +24,7 @@ from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
 from tests.app.windows import at_four
 
-pytestmark = [
-    pytest.mark.heavy,  # batches are searched in processes
-    pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
-]
+pytestmark = pytest.mark.heavy  # batches are searched in processes
 
 
 def question(budget: int = 2**26, overhead: float | None = None) -> BatchQuestion:

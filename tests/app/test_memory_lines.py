@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from app.models.exploration import Exploration
 from app.presenters.lines_across import (
     DEVICE,
     FAR,
@@ -22,18 +21,14 @@ from checkmate.catalog.cards import common_cards
 from checkmate.ir.graph import Device
 from checkmate.ir.result import MeasuredSchedule
 from checkmate.memory.placement import place
-from tests.app.windows import new_window, training_chain
+from tests.app.windows import exploration_of, new_window, training_chain
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.qt_log_ignore("This plugin does not support", "propagateSizeHints"),
-]
+pytestmark = pytest.mark.heavy
 GIB = 2**30
 
 
 def shown():
-    exploration = Exploration()
-    exploration.set_graph(training_chain())
+    exploration = exploration_of(training_chain())
     return exploration.shown
 
 

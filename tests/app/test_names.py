@@ -20,7 +20,7 @@ from app.state.constraint_targets import ConstraintKind
 from tests.app.windows import open_chain
 
 LOG = Path(__file__).parents[1] / "unit" / "records" / "data" / "oom_2_21.log"
-pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("This plugin does not support")]
+pytestmark = pytest.mark.heavy
 
 
 def nameless(top: QWidget) -> list[str]:

@@ -70,7 +70,6 @@ def test_what_is_not_known_is_left_out(window) -> None:
     assert value_words(Value("a", 4, (), "int32", alias_of=0)) == "scalar int32 · a view"
 
 
-@pytest.mark.qt_log_ignore("This plugin does not support")  # a floating panel, without a screen
 def test_links_lead_to_producers_and_readers_and_back(window, qtbot, chain_open) -> None:
     graph, inspector = window.session.exploration.graph, window.explorer.inspector
     window.selection.select(5)

@@ -18,7 +18,7 @@ from checkmate.errors import UnsafeModelError
 from checkmate.request import ModelRequest
 from tests.app.windows import button, new_window
 
-pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("propagateSizeHints")]
+pytestmark = pytest.mark.heavy
 
 
 def profile_dialog(window: MainWindow, qtbot) -> ModelDialog:

@@ -106,7 +106,6 @@ def test_files_that_could_not_be_opened_are_freed(window, qtbot, tmp_path: Path,
     assert [large() for large in held] == [None] * 3
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_a_closed_export_dialog_keeps_no_graph(window, qtbot, tmp_path: Path) -> None:
     write_graph(tmp_path / "g.json", training_chain(9))
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):

@@ -10,10 +10,7 @@ from app.views.window.main_window import MainWindow
 from app.views.window.panel_area import PanelArea
 from tests.app.windows import menu_action, new_window, open_chain
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.qt_log_ignore("This plugin does not support"),
-]  # floating windows, without a screen
+pytestmark = pytest.mark.heavy  # floating windows, without a screen
 
 Windows = Callable[[tuple[int, int]], MainWindow]
 

@@ -13,15 +13,14 @@ from checkmate.errors import UnknownNameError
 from checkmate.formats.exploration import exploration_from_json, read_exploration, write_exploration
 from checkmate.solvers.constraints import Constraints, constrained
 from tests.app.test_whatif import KEEP_MORE, KEEP_ONE, NO_REPEATS, solved
-from tests.app.windows import training_chain
+from tests.app.windows import exploration_of, training_chain
 
 # They make schedules dearer: 47 instead of 44 at four fifths of the memory.
 DEAR = Constraints(keep=("a2", "a5", "a8"))
 
 
 def proved_under(constraints: Constraints) -> tuple[Exploration, int, float]:
-    exploration = Exploration()
-    exploration.set_graph(training_chain())
+    exploration = exploration_of(training_chain())
     budget, bound = int(exploration.plain.peak_bytes * 0.8), exploration.graph.base_cost * 1.2
     exploration.add_bound(exploration.plain.peak_bytes // 2, exploration.graph.base_cost * 1.5)
     exploration.set_constraints(constraints)
@@ -83,8 +82,7 @@ def test_an_answer_under_other_constraints_is_known_again_when_they_are_set(tmp_
 
 def test_what_was_found_under_other_constraints_comes_back_when_they_do(tmp_path: Path) -> None:
     """Test schedules that are not in the user's own list."""
-    exploration = Exploration()
-    exploration.set_graph(training_chain())
+    exploration = exploration_of(training_chain())
     exploration.set_constraints(DEAR)
     limited = constrained(exploration.graph, DEAR)
     for share in (0.8, 0.9):
@@ -126,8 +124,7 @@ def test_a_proof_that_none_fits_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_is_proved_without_constraints_is_written_once(tmp_path: Path) -> None:
-    exploration = Exploration()
-    exploration.set_graph(training_chain())
+    exploration = exploration_of(training_chain())
     exploration.add_bound(exploration.plain.peak_bytes // 2, exploration.graph.base_cost * 1.5)
     for constraints in (KEEP_ONE, KEEP_MORE, NO_REPEATS):
         exploration.set_constraints(constraints)  # each takes the bound over

@@ -8,26 +8,21 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 
-from app.models.exploration import Exploration
 from app.presenters.axes import StepAxis
 from app.presenters.range_rows import COLUMNS, COST, LAYER, NAME, NO_STEPS, PRICE, range_rows
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
 from checkmate.memory.suggestions import recomputed
-from tests.app.windows import open_chain, smaller, training_chain
+from tests.app.windows import exploration_of, open_chain, smaller, training_chain
 
 BYTES = COLUMNS.index("Bytes")
 LEAST_NAME = 180  # pixels, in which names of 25 letters fit
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.qt_log_ignore("This plugin does not support"),
-]  # further windows, without a screen
+pytestmark = pytest.mark.heavy  # further windows, without a screen
 
 
 def test_rows_are_those_of_a_replay_step_by_step() -> None:
-    exploration = Exploration()
-    exploration.set_graph(training_chain())
+    exploration = exploration_of(training_chain())
     shown = smaller(exploration)
     graph, steps = shown.graph, shown.schedule.steps.tolist()
     axis = StepAxis.of(graph, shown.schedule, by_cost=False)

@@ -17,7 +17,7 @@ from tests.app.windows import button, menu_action, new_window, training_chain
 
 DATA = Path(__file__).parents[1] / "unit" / "records" / "data"
 LOG, PROFILE = DATA / "oom_2_21.log", DATA / "step.xplane.pb"
-pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("propagateSizeHints")]
+pytestmark = pytest.mark.heavy
 
 
 def drop(window: MainWindow, path: Path) -> None:

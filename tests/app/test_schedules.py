@@ -22,7 +22,7 @@ from app.state.solve import BudgetStanding
 from app.views.panels.bar_rows import DETAIL
 from checkmate import planning
 from checkmate.formats.exploration import read_exploration, write_exploration
-from tests.app.windows import enter_budget, open_chain, smaller, training_chain
+from tests.app.windows import enter_budget, exploration_of, open_chain, smaller, training_chain
 
 pytestmark = pytest.mark.heavy  # each solves in a process of its own
 
@@ -202,7 +202,6 @@ def test_groups_fold_and_a_folded_one_says_what_of_it_is_on_screen(window, qtbot
     assert head.data(0, DETAIL) == f"on screen: {row.name}"
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")  # the plugin without a screen, of any dialog of fixed size
 def test_pin_rename_note_and_delete_by_keyboard_and_undo_each(window, qtbot, chain_open) -> None:
     solve(window, qtbot, "80%")
     solve(window, qtbot, "70%")
@@ -319,8 +318,7 @@ def test_no_row_moves_while_the_hand_aims(window, exploration, qtbot, chain_open
 
 
 def test_two_that_would_have_one_name_have_more_digits() -> None:
-    exploration = Exploration()
-    exploration.set_graph(training_chain())
+    exploration = exploration_of(training_chain())
     smaller(exploration)
     found = exploration.known[0]
     row = ScheduleRow(RowGroup.FRONTIER, found, schedule_name(found, 10**6), "", "", "")

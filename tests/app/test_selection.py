@@ -123,7 +123,6 @@ WAYS = {
 }
 
 
-@pytest.mark.qt_log_ignore("This plugin does not support")
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_selected_in_a_view_is_marked_in_all(opened, qtbot, way: str, theme) -> None:

@@ -23,6 +23,7 @@ from checkmate.ir import SolveStatus
 from checkmate.memory.check import check
 from checkmate.request import ModelRequest
 from checkmate.workers.window_messages import Checked, Placed, Preparing, SolveEnded
+from tests.app.windows import exploration_of
 from tests.graphs_strategies import training_chain
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two
@@ -53,8 +54,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def exploration(qapp) -> Exploration:
-    found = Exploration()
-    found.set_graph(training_chain(8))
+    found = exploration_of(training_chain(8))
     found.set_budget(60)
     return found
 

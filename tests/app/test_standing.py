@@ -78,7 +78,6 @@ def test_a_chosen_schedule_stays_until_the_way_back_is_taken(window, exploration
     assert exploration.shown is exploration.plain and exploration.standing.fit is BudgetStanding.BEST
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_a_schedule_that_does_not_fit_is_not_exported(window, exploration, qtbot) -> None:
     graph = replace(training_chain(12), metadata={"request": {"model": "chain"}})
     exploration.set_graph(graph)  # without a solver process

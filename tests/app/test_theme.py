@@ -126,7 +126,6 @@ def test_the_system_decides_unless_a_theme_is_chosen(window, qtbot) -> None:
     assert QApplication.palette().window().color().name() == LIGHT.tokens["window"]
 
 
-@pytest.mark.qt_log_ignore("This plugin does not support")  # a dialog, without a screen
 def test_settings_apply_at_once_and_stay(qtbot, settings: QSettings) -> None:
     window = new_window(qtbot, settings=settings)
     window.show()

@@ -7,7 +7,6 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication, QMouseEvent, QWheelEve
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QToolTip
 
-from app.models.exploration import Exploration
 from app.presenters.axes import StepAxis
 from app.views.timeline.plot_legend import HEIGHT, legend_lines, legend_metrics
 from app.views.timeline.pointed_plot import TickAxis
@@ -15,11 +14,11 @@ from checkmate import planning
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats.graph import read_graph
 from checkmate.units import format_bytes
-from tests.app.windows import training_chain
+from tests.app.windows import exploration_of, training_chain
 from tests.generated_graphs import training_dag
 
 # What this platform says when a tooltip comes up.
-pytestmark = [pytest.mark.heavy, pytest.mark.qt_log_ignore("does not support raise", extend=True)]
+pytestmark = pytest.mark.heavy
 
 
 def opened(window, qtbot, layers: int = 40):
@@ -300,8 +299,7 @@ def test_the_words_of_ticks_never_touch(qapp) -> None:
 
 @pytest.mark.parametrize("size", [200.0, 260.0, 330.0])
 def test_a_scale_has_three_ticks_where_their_words_have_room(qapp, size: float) -> None:
-    exploration = Exploration()
-    exploration.set_graph(read_graph(find_graph("unet-b8.graph")))
+    exploration = exploration_of(read_graph(find_graph("unet-b8.graph")))
     shown = exploration.shown
     steps = StepAxis.of(shown.graph, shown.schedule, by_cost=False)
     low, high = float(steps.edges[0]), float(steps.edges[-1])

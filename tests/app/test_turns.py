@@ -45,7 +45,6 @@ def views(qtbot):
     return parent, made, log
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_one_view_is_painted_per_turn(views, qtbot) -> None:
     _, made, log = views
     turns = PaintTurns(made)
@@ -62,7 +61,6 @@ def test_one_view_is_painted_per_turn(views, qtbot) -> None:
     qtbot.waitUntil(lambda: log == ["a", "b", "c"])
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_other_changes_are_painted_before_the_first_view(views, qtbot) -> None:
     _, made, log = views
     turns = PaintTurns(made[:2])
@@ -74,7 +72,6 @@ def test_other_changes_are_painted_before_the_first_view(views, qtbot) -> None:
     qtbot.waitUntil(lambda: log == ["c", "a", "b"])
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_a_view_that_waits_keeps_its_old_picture(views, qtbot) -> None:
     parent, made, log = views
     turns = PaintTurns(made)
@@ -92,7 +89,6 @@ def test_a_view_that_waits_keeps_its_old_picture(views, qtbot) -> None:
     assert [old] * 3 in seen and len({tuple(row) for row in seen}) > 2
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_a_view_of_another_size_does_not_wait(views, qtbot) -> None:
     parent, made, log = views
     turns = PaintTurns(made)
@@ -159,7 +155,6 @@ def _empty(pixels: QImage, area: QRect) -> bool:
     return part.isNull() or len({part.pixel(x, y) for x in across for y in down}) < 2
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints")
 def test_all_views_are_painted_however_often_they_change(views, qtbot) -> None:
     _, made, log = views
     turns = PaintTurns(made)

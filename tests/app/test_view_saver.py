@@ -9,17 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
 
-from app.models.exploration import Exploration
 from app.presenters import view_tables as tables
 from app.presenters.memory_curve import memory_stack, thinned
 from app.presenters.search import COMMAND, PaletteEntry, search
 from app.views.common.view_saver import PICTURE_SCALE
 from checkmate.cli.main import main
 from checkmate.formats.graph import write_graph
-from tests.app.windows import smaller, training_chain
+from tests.app.windows import exploration_of, smaller, training_chain
 
 pytestmark = pytest.mark.heavy  # many tests of a second or two
 
@@ -115,24 +113,8 @@ def test_palette_finds_by_words_and_by_letters() -> None:
     assert [e.kind for e in search("", found).entries] == [COMMAND] * 4 and search("zzz", found).entries == ()
 
 
-def test_palette_runs_commands_and_selects_layers(explored, qtbot) -> None:
-    qtbot.keyClick(explored, Qt.Key.Key_K, Qt.KeyboardModifier.ControlModifier)
-    palette = explored.findChild(type(explored.open_palette()))
-    qtbot.keyClicks(palette.field, "layer7")
-    assert palette.found[0].kind == "layer"
-    qtbot.keyClick(palette.field, Qt.Key.Key_Return)
-    assert explored.session.exploration.graph.ops[explored.selection.op].group == "layer7"
-    palette = explored.open_palette()
-    qtbot.keyClicks(palette.field, ">compare a |")
-    qtbot.keyClick(palette.field, Qt.Key.Key_Down)
-    qtbot.keyClick(palette.field, Qt.Key.Key_Up)
-    qtbot.keyClick(palette.field, Qt.Key.Key_Return)
-    assert explored.explorer.comparison.active
-
-
 def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
-    exploration = Exploration()
-    exploration.set_graph(training_chain(60))
+    exploration = exploration_of(training_chain(60))
     shown = smaller(exploration)
     stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
     for most in (1, 7, 50, 10**6):

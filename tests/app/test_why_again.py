@@ -131,7 +131,6 @@ def click_op(window, qtbot, op: int) -> None:
     qtbot.mouseClick(matrix, LEFT, pos=matrix._place(column + 0.5, column + 0.5).toPoint())
 
 
-@pytest.mark.qt_log_ignore("This plugin does not support")  # a floating panel, without a screen
 def test_a_click_on_an_op_says_why_and_leads_there(window, exploration, qtbot) -> None:
     op = in_budget(window)
     inspector = window.explorer.inspector

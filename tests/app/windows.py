@@ -42,6 +42,12 @@ def open_chain(window: MainWindow, qtbot, layers: int = 12) -> None:
     qtbot.waitUntil(lambda: window.session.exploration.what_if.needed_bytes > 0, timeout=60000)
 
 
+def exploration_of(graph: Graph) -> Exploration:
+    exploration = Exploration()
+    exploration.set_graph(graph)
+    return exploration
+
+
 def smaller(exploration: Exploration) -> ListedSchedule:
     """Add a schedule with a smaller peak, and show it."""
     budget = int(exploration.plain.peak_bytes * 0.8)
