@@ -191,8 +191,7 @@ def _grouped(
     sums = np.bincount(number, weights=weight, minlength=len(listed))
     rest = np.array([name == _OTHERS for name in listed])
     order = np.lexsort((-sums, rest))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = np.argsort(order)
     found = [listed[one] for one in order.tolist() if sums[one]]
     if len(found) > MOST_GROUPS:
         others = _OTHERS if grouping is Grouping.LAYER else "others"

@@ -255,7 +255,7 @@ def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live:
 def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -> NDArray[np.bool_]:
     """``R`` or ``S`` (bool[n, n]) with columns and stages in another order of ops. Stage t of the result ends
     with the first computation of op ``order[t]``, whenever the schedule computes it."""
-    index = _places(matrices.order)[order]
+    index = np.argsort(matrices.order)[order]
     return np.asarray(getattr(matrices, which).take(index, axis=0).take(index, axis=1))
 
 
@@ -283,7 +283,7 @@ def _occupied(
 ) -> NDArray[np.bool_]:
     n = matrices.n
     row_bins, column_bins = part.row_bins(n, most), part.column_bins(n, most)
-    place = _places(order)[matrices.order]  # of this schedule's columns and stages
+    place = np.argsort(order)[matrices.order]  # of this schedule's columns and stages
     height, width = part.shape(most, most)
     if which == "R":
         image = np.zeros((height, width), np.bool_)
@@ -294,16 +294,10 @@ def _occupied(
     columns = column_bins[place[matrices.held_column]]
     some = columns >= 0
     spans = matrices.held_from[some], matrices.held_to[some] - 1, columns[some]
-    held = spread(*spans, (n, width))[_places(matrices.order)[order]][part.top : part.bottom]
+    held = spread(*spans, (n, width))[np.argsort(matrices.order)[order]][part.top : part.bottom]
     return np.maximum.reduceat(
         held, np.searchsorted(row_bins[part.top : part.bottom], np.arange(height)), axis=0
     )
-
-
-def _places(order: NDArray[np.int32]) -> NDArray[np.int64]:
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return place
 
 
 def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

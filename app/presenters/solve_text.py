@@ -10,11 +10,9 @@ from app.presenters.op_page import why_nothing_fits
 from app.presenters.wording import (
     as_sentence,
     least_text,
-    memory_change,
     percent,
     status_text,
     strong,
-    time_change,
     why_other_backend,
 )
 from app.state.solve import BudgetStanding, Solve, Standing
@@ -143,7 +141,9 @@ def in_short(standing: Standing, plain_peak: int) -> tuple[str, str]:
     """Two short lines for the head of the budget's panel."""
     shown = standing.shown
     if standing.fits:
-        return memory_change(shown.peak_bytes, plain_peak), time_change(shown.overhead)
+        saved = 100 * (1 - shown.peak_bytes / plain_peak) if shown.peak_bytes < plain_peak else 0.0
+        peak = f"−{saved:.0f} % peak memory" if saved else "Same peak memory"
+        return peak, f"+{max(0.0, 100 * shown.overhead):.1f} % step cost"
     if standing.fit is BudgetStanding.OVER:
         return f"Shown: {format_bytes(shown.peak_bytes)},", f"{format_bytes(standing.over_bytes)} too much"
     return _IN_SHORT[standing.fit]

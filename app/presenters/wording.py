@@ -180,14 +180,6 @@ def least_text(status: str, best: float | None, gap: float | None, message: str)
     return so_far if not gap else f"{so_far}, within {percent(gap)} of the least possible"
 
 
-def memory_change(peak: int, plain: int) -> str:
-    return f"−{100 * (1 - peak / plain):.0f} % peak memory" if plain and peak < plain else "Same peak memory"
-
-
-def time_change(overhead: float) -> str:
-    return f"+{max(0.0, 100 * overhead):.1f} % step cost"
-
-
 def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -> str:
     """How the work on other budgets stands."""
     known = f"{found} found"
