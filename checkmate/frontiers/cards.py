@@ -31,9 +31,7 @@ class CardFit(Enum):
 
 @dataclass(frozen=True)
 class CardRow:
-    """What is known of the step on a size of card. ``budget_bytes``: its memory without the reserve; at least
-    1.
-    """
+    """What is known of the step on a size of card. ``budget_bytes``: without the reserve."""
 
     size: CardSize
     budget_bytes: int
@@ -47,9 +45,7 @@ class CardRow:
 
 
 def card_rows(frontier: Frontier, cards: Cards, plain_peak_bytes: int) -> tuple[CardRow, ...]:
-    """A row for each size of card, by rising memory. ``plain_peak_bytes``: of the step that keeps
-    everything.
-    """
+    """A row for each size of card, by rising memory."""
     return tuple(_row(frontier, cards, size, plain_peak_bytes) for size in cards.sizes)
 
 

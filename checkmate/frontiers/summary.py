@@ -40,10 +40,7 @@ class BudgetRow:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """Hold a known strategy's schedules, by falling peak and rising cost.
-
-    ``note``: why there are none, or fewer.
-    """
+    """A known strategy's schedules, by falling peak. ``note``: why there are none, or fewer."""
 
     solver: str
     points: tuple[FrontierPoint, ...]
@@ -52,10 +49,10 @@ class Baseline:
 
 @dataclass(frozen=True, eq=False)
 class TradeOff:
-    """Hold the curve: a row per budget, the frontier, the baselines.
+    """The curve: a row per budget, by rising budget, the frontier, the baselines.
 
-    The rows are by rising budget. ``cancelled``: it was stopped, and holds what had been found until then.
-    ``time_limit_s``: for all of it. ``notes``: on how it was made and what went wrong, for people.
+    ``cancelled``: it holds what had been found until then. ``time_limit_s``: for all of it. ``notes``: for
+    people.
     """
 
     graph: Graph
@@ -88,9 +85,7 @@ def require_budgets(budgets: int | Sequence[Budget], plain: int) -> None:
 
 
 def resolved(budgets: int | Sequence[Budget], least: int, plain: int) -> list[int]:
-    """Return the budgets in bytes, the largest first: so many from ``least`` to ``plain``, or the ones
-    given.
-    """
+    """The budgets in bytes, the largest first: so many from ``least`` to ``plain``, or the given ones."""
     if isinstance(budgets, int):
         grid = [int(budget) for budget in np.linspace(min(least, plain), plain, budgets)]
         return sorted({max(1, budget) for budget in grid}, reverse=True)
@@ -107,9 +102,7 @@ def is_open(answer: BudgetAnswer) -> bool:
 
 
 def row_of(answer: BudgetAnswer, result: SolveResult | None, seconds: float, *, stopped: bool) -> BudgetRow:
-    """The frontier's answer as a row. ``result``: the budget's last solve; ``stopped``: that was
-    cancelled.
-    """
+    """The frontier's answer as a row. ``stopped``: the budget's last solve was cancelled."""
     if answer.infeasible:
         status = SolveStatus.INFEASIBLE
     elif answer.point is not None:

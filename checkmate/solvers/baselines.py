@@ -39,11 +39,7 @@ from checkmate.units import format_bytes
 def cheapest_that_fits(
     problem: Problem, name: str, candidates: Iterable[list[int]], options: SolveOptions, listener: Listener
 ) -> SolveResult:
-    """Return the cheapest of the ``candidates`` (steps) within the budget, else LIMIT with their least peak.
-
-    They are tried until the time limit or until cancelled, and say nothing about other schedules: there is no
-    bound.
-    """
+    """Return the cheapest of the ``candidates`` (steps) that fits, else LIMIT with their least peak."""
     started = time.perf_counter()
     graph = problem.graph
     best: list[int] | None = None
@@ -92,10 +88,7 @@ def every_sqrt(candidates: Sequence[int]) -> set[int]:
 
 
 def by_segment_size(graph: Graph, candidates: Sequence[int]) -> Iterator[set[int]]:
-    """Yield the sets of Chen's greedy algorithm (their algorithm 3) for a range of segment sizes.
-
-    A candidate ends a segment once the segment exceeds the size.
-    """
+    """Yield the sets of Chen's algorithm 3: a candidate ends a segment once it exceeds some size."""
     written = forward_bytes(graph, forward_end(graph))
     total = sum(written)
     allowed = set(candidates)
@@ -187,17 +180,13 @@ def repeats_needed(length: int, slots: int) -> int:
 
 
 def next_slot(length: int, slots: int) -> int:
-    """How many steps to advance before filling the next slot; ``slots`` > 1 include that of the chain's
-    start.
-    """
+    """How far to advance before filling the next of ``slots`` > 1, with that of the chain's start."""
     repeats = repeats_needed(length, slots)
     return max(1, beta(slots, repeats - 2), length - beta(slots - 1, repeats))
 
 
 def held_slots(length: int, slots: int) -> list[frozenset[int]]:
-    """Per position of the chain, the positions whose outputs are held while it is reversed: fewer than
-    ``slots``.
-    """
+    """Per position of the chain, the positions that are held while it is reversed: fewer than ``slots``."""
     held: list[frozenset[int]] = [frozenset()] * length
     stack = [(0, length, slots, frozenset[int]())]
     while stack:

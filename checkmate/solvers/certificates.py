@@ -32,10 +32,9 @@ _ROOM = 1000.0  # the budget, in the program
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What the program says of one case. ``bound``: the cost in the graph's unit.
+    """What the program says of one case.
 
-    ``short``: whether more memory than there is was bought. ``multipliers``: rows and their numbers.
-    ``shares``: the unknowns between 0 and 1, and their values.
+    ``short``: whether more memory than there is was bought. ``shares``: the unknowns between 0 and 1.
     """
 
     bound: float
@@ -176,9 +175,7 @@ _DEARER, _DEAREST = 1000.0, 1e13  # the price of memory beyond the budget
 
 @dataclass(frozen=True)
 class CaseProof:
-    """A proof of ``cases`` sums as a certificate writes it. ``cost``: in the graph's unit; None: no schedule
-    fits.
-    """
+    """A proof as a certificate writes it. ``cost``: in the graph's unit; None: no schedule fits."""
 
     nodes: list[dict[str, Any]]
     cost: float | None
@@ -197,10 +194,7 @@ class _Case:
 
 @dataclass(frozen=True, eq=False)
 class CaseProver:
-    """Proves that no schedule costs less than ``target``; None: none fits.
-
-    ``graph``: as in its file. ``cuts``: op indices. ``until``: ``time.perf_counter`` at which to stop.
-    """
+    """Proves that no schedule costs less than ``target``; None: none fits. ``graph``: as in its file."""
 
     graph: dict[str, Any]
     budget_bytes: int
@@ -210,9 +204,7 @@ class CaseProver:
     cancelled: Cancelled
 
     def prove(self) -> CaseProof | None:
-        """Return the best proof that there is time for, maybe of less than the target; None: there is
-        none.
-        """
+        """Return the best proof that there is time for, maybe of less than the target."""
         rows = CutRows(self.graph, self.budget_bytes, self.cuts)
         costs = [exact(0 if self.target is None else op["cost"]) for op in self.graph["ops"]]
         whole = all(cost.denominator == 1 for cost in costs)

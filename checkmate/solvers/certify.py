@@ -39,9 +39,8 @@ def with_schedule(
 ) -> SolveResult:
     """OPTIMAL if ``lower_bound`` reaches the cost under no assumptions, else FEASIBLE.
 
-    Raises:
-        SolverCrashedError: the schedule is not valid or is over the budget, or the bound contradicts it: a
-        fault of the solver.
+    Raises SolverCrashedError if the schedule does not hold, or the bound contradicts it: a fault of the
+    solver.
     """
     plan = [int(step) for step in steps]
     report = check(problem.graph, plan, budget_bytes=problem.budget_bytes)
@@ -67,9 +66,7 @@ def with_schedule(
 
 
 def require_true_bound(solver: str, lower_bound: float | None, cost: float) -> None:
-    """Raise SolverCrashedError if a bound without assumptions is above the cost of a replayed schedule, by
-    more than rounding.
-    """
+    """Raise SolverCrashedError if a bound, without assumptions, is above a replayed schedule's cost."""
     if lower_bound is not None and lower_bound > cost * (1 + FALSE) + FALSE:
         raise SolverCrashedError(
             f"solver {solver!r} proved that no schedule costs less than {lower_bound:g}, and one that was "
@@ -93,9 +90,7 @@ def concluded(
     lower_bound: float | None = None,
     statistics: Mapping[str, Any] | None = None,
 ) -> SolveResult:
-    """The result of a solve that found ``steps``, or None: INFEASIBLE where the bound is infinite, else
-    CANCELLED, or LIMIT with the sentence ``nothing``.
-    """
+    """FEASIBLE or OPTIMAL with ``steps``; else INFEASIBLE at an infinite bound, CANCELLED or LIMIT."""
     if steps is not None:
         return with_schedule(
             problem, solver, steps, lower_bound=lower_bound, seconds=seconds, statistics=statistics
@@ -149,9 +144,7 @@ def stage_assumptions(graph: Graph, *further: str, recompute_gradients: bool) ->
 
 
 class GivenOrderRun:
-    """One solve: the clock, the best schedule and bound, and the result. ``bound``: in the graph's cost unit,
-    under ``assumptions``.
-    """
+    """One solve in the given order; its ``bound`` holds under ``assumptions``."""
 
     def __init__(
         self,
@@ -232,9 +225,7 @@ class GivenOrderRun:
         assumptions: tuple[str, ...] | None = None,
         provable: bool = True,
     ) -> SolveResult:
-        """OPTIMAL if ``bound`` proves it, under ``assumptions`` (else the run's). ``provable``: whether it
-        may.
-        """
+        """OPTIMAL if ``bound`` proves it under ``assumptions`` (else the run's), if ``provable``."""
         result = with_schedule(
             self.problem,
             self.name,
@@ -260,9 +251,7 @@ class GivenOrderRun:
         infeasible: bool = False,
         instead: str = "another order may have one",
     ) -> SolveResult:
-        """CANCELLED or LIMIT. ``infeasible``: none exists under the assumptions, which is LIMIT too;
-        ``instead``: what may help then.
-        """
+        """CANCELLED or LIMIT; even if ``infeasible`` under the assumptions, as ``instead`` may help."""
         if self.listener.cancelled():
             return self.without_schedule(SolveStatus.CANCELLED, NOTHING_YET, statistics)
         if infeasible:

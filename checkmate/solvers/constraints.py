@@ -76,9 +76,7 @@ class Constraints:
 
     @classmethod
     def from_json(cls, data: Any) -> Constraints:
-        """Read what ``to_json`` returned; fields may be left out. A FormatError names the field that is
-        wrong.
-        """
+        """Read what ``to_json`` returned; fields may be left out. A FormatError names a wrong field."""
         if not isinstance(data, Mapping):
             raise FormatError(f"constraints: {data!r} is not an object")
         unknown = sorted(set(data) - {field.name for field in fields(cls)})
@@ -104,11 +102,7 @@ class Constraints:
         never_recompute: Iterable[str] = (),
         recompute_gradients: bool = True,
     ) -> Constraints:
-        """Sort names that a user writes into values, ops and layers; values and ops come before layers.
-
-        Raises:
-            UnknownNameError: a name is neither.
-        """
+        """Sort names that a user writes into values, ops and layers; UnknownNameError if one is neither."""
         names = _Names(graph)
         values, kept_layers = _split(keep, names.values, names, "value or layer")
         ops, once_layers = _split(never_recompute, names.ops, names, "op or layer")
@@ -189,11 +183,7 @@ def _constrained_ops(graph: Graph, constraints: Constraints) -> Iterator[int]:
 
 
 def run_once(graph: Graph, constraints: Constraints) -> NDArray[np.bool_]:
-    """Return bool[n]: whether the graph or a constraint forbids a second run.
-
-    Raises:
-        UnknownNameError: a constraint names something the graph does not have.
-    """
+    """bool[n]: whether the graph or a constraint forbids a second run; UnknownNameError for a wrong name."""
     once = must_run_once(graph, recompute_gradients=constraints.recompute_gradients)
     once[list(_constrained_ops(graph, constraints))] = True
     return once
@@ -231,8 +221,8 @@ def result_for_original(
 ) -> SolveResult:
     """Return ``result``, found for ``limited``, for ``graph``, with the constraints among its assumptions.
 
-    Raises:
-        SolverCrashedError: the steps are no schedule of ``graph`` within the budget, or break a constraint.
+    Raises SolverCrashedError if the steps are no schedule of ``graph`` within the budget, or break a
+    constraint.
     """
     if constraints.is_empty:
         return result

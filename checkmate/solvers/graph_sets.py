@@ -19,9 +19,7 @@ def buffer_owners(graph: Graph) -> list[int]:
 
 
 def touching_ops(graph: Graph, owner: int) -> list[int]:
-    """The owner's producer and the readers of it and its views, in order: after one of them its buffer may
-    die.
-    """
+    """The ops, in order, after one of which the buffer may die: its producer, readers of it and its views."""
     tree = np.flatnonzero(graph.owner == owner).tolist()
     return sorted(
         {int(graph.producer[owner]), *(op for value in tree for op in graph.value_readers[value].tolist())}
@@ -30,11 +28,9 @@ def touching_ops(graph: Graph, owner: int) -> list[int]:
 
 @dataclass(frozen=True)
 class TakeOverGroup:
-    """Outputs of one op that compete for the same inputs' buffers:
+    """Outputs of one op that compete for the same ``inputs`` (owners), of which they take over ``most``.
 
-    at most ``most`` of ``inputs`` (owners) are taken over.
-
-    ``tangled``: whether greedy pairing may find less than the best; then one take-over is counted.
+    ``tangled``: greedy pairing may find less than the best; then one take-over is counted.
     """
 
     inputs: tuple[int, ...]
@@ -98,9 +94,7 @@ def forced_across(graph: Graph, up: list[int], down: list[int]) -> dict[int, int
 
 
 class LazyClosure:
-    """One of the ``closures``, each set found when it is first asked for. ``steps``: the ops one step before
-    or after.
-    """
+    """One of the ``closures``, each set found when asked for. ``steps``: the ops one step before or after."""
 
     def __init__(self, steps: Rows) -> None:
         self._steps = steps.lists()

@@ -23,9 +23,7 @@ _LEAVE_S = 0.1  # beyond the time limit, before HiGHS is told to stop: it mostly
 
 @dataclass(frozen=True, eq=False)
 class PackedRows:
-    """A matrix by rows: row ``i`` has ``columns[starts[i]:starts[i + 1]]`` with ``values``, and is in [low,
-    high].
-    """
+    """Row ``i`` has ``columns[starts[i]:starts[i + 1]]`` with ``values``, and is in [low, high]."""
 
     starts: NDArray[np.int32]
     columns: NDArray[np.int32]

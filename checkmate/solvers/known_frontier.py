@@ -63,7 +63,7 @@ class BudgetAnswer:
 class Frontier:
     """Known schedules, by rising peak, and known bounds, by rising budget; costs and bounds fall.
 
-    All belong to one graph as it is: do not add what was found or proved under further constraints.
+    All belong to one graph as it is: nothing may be added that holds under further constraints.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -143,9 +143,8 @@ class Frontier:
         return point
 
     def add_bound(self, budget_bytes: int, lower_bound: float) -> bool:
-        """Add a bound for any order, infinite if there is no schedule; return whether it is new.
-
-        A bound that a known schedule contradicts is not added.
+        """Return whether the bound, for any order, is new. One that a known schedule contradicts is not
+        added.
         """
         if not lower_bound > self.bound(budget_bytes):  # NaN is not a bound either
             return False

@@ -117,9 +117,8 @@ def _longest_true(flags: NDArray[np.bool_]) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """A step with ``left`` of its ``repeats``. ``ops``: int64[n], which op of the whole each of its ops is.
-
-    ``forward``: where its own blocks are in the forward pass.
+    """A step with ``left`` of its ``repeats``; ``ops``: int64[n], which op of the whole each of its ops
+    is.
     """
 
     repeats: Repeats
@@ -145,9 +144,7 @@ class _Gap:
 
 
 def shrink(graph: Graph, repeats: Repeats, left: int) -> Shrunk | None:
-    """Return the step with ``left`` blocks, at least 3, without those in the middle; None if it cannot be
-    made.
-    """
+    """Return the step with ``left`` blocks, at least 3, at its ends; None if it cannot be made."""
     away = repeats.count - left
     if away < 1:
         return None
@@ -277,9 +274,7 @@ def _twin(block: int, count: int, small: int) -> int:
 
 
 def steps_without(graph: Graph, again: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """The given order, with the ops ``again``, before the first late one, made once more when one first needs
-    them.
-    """
+    """The given order, with the ops ``again``, of the forward pass, made once more when first needed."""
     late = graph.late
     turn = int(np.argmax(late)) if late.any() else graph.n
     steps, here = list(range(turn)), ~again
@@ -352,11 +347,7 @@ def repeated_schedules(
     seed: int = 0,
     rounds: int = len(_ROUNDS),
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield schedules that fit, each cheaper than the one before.
-
-    ``blocks`` are those of the problem's graph. Ends after ``rounds``, each longer than the one before, at
-    ``until`` (of ``time.perf_counter``) or when cancelled.
-    """
+    """Yield schedules that fit, each cheaper than the one before, in ``rounds`` that grow longer."""
     yield from _Join(problem, blocks, seed).schedules(_ROUNDS[:rounds], until, cancelled)
 
 

@@ -125,12 +125,7 @@ def steps_from_stages(graph: Graph, retained: NDArray[np.bool_]) -> list[int]:
 
 
 def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
-    """Return ``steps`` without recomputations that nobody reads:
-
-    the peak does not rise, and the cost falls by theirs.
-
-    First computations stay, so their order does too.
-    """
+    """Leave out recomputations that nobody reads; first computations, and so their order, stay."""
     plan = np.asarray(steps)
     first = np.zeros(len(plan), np.bool_)
     first[np.unique(plan, return_index=True)[1]] = True
@@ -149,11 +144,9 @@ def without_useless(graph: Graph, steps: Sequence[int]) -> list[int]:
 
 
 def retained_into_stages(graph: Graph, steps: NDArray[np.integer[Any]]) -> NDArray[np.bool_] | None:
-    """bool[n + 1, m]:
+    """What a schedule retains into each stage, and past the end; None unless it keeps the given order.
 
-    what a schedule retains into each stage, and past the end; None unless it keeps the given order.
-
-    A view's owner counts as retained with it; a value without bytes of its own counts as retained for good.
+    bool[n + 1, m]. A view's owner counts as retained with it; a value without bytes of its own always does.
     """
     plan = np.asarray(steps)
     ops, first = np.unique(plan, return_index=True)

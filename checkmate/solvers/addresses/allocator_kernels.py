@@ -60,10 +60,7 @@ def copy_memory(source: Memory, target: Memory) -> None:
 
 @part
 def place_of(m: Memory, size: int, address: int) -> int:
-    """The place of the first free chunk that is not smaller.
-
-    Of chunks of ``size`` bytes, those below ``address`` count as smaller.
-    """
+    """The place of the first free chunk of more bytes, or of as many at ``address`` or above."""
     low, high = 0, m.fact[FREE_COUNT]
     while low < high:
         middle = (low + high) // 2
@@ -227,10 +224,7 @@ class Work(NamedTuple):
 
 @kernel
 def serve(m: Memory, handle: NDArray[np.int64], size: NDArray[np.int64], chunk: NDArray[np.int64]) -> int:
-    """Serve plain requests; return the most bytes in use meanwhile.
-
-    A ``size`` of 0 gives ``handle`` back. ``chunk``: of each handle, -1 if it has none.
-    """
+    """Serve requests (``size`` 0: give ``handle`` back); return the most bytes in use meanwhile."""
     m.fact[PEAK] = m.fact[IN_USE]
     for request in range(handle.shape[0]):
         h = handle[request]
@@ -283,9 +277,7 @@ def most_asked(r: Requests, w: Work, order: NDArray[np.int64]) -> int:
 
 @part
 def given_back(r: Requests, w: Work, b: int) -> int:
-    """The chunk that is free after buffer ``b`` dies. A variable keeps the buffer and gives back its own
-    chunk.
-    """
+    """The chunk that is free after buffer ``b`` dies: a variable keeps it and gives back its own."""
     variable = r.buffer[VARIABLE, b]
     if variable < 0:
         return int(w.buffer[CHUNK, b])

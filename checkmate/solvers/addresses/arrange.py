@@ -96,9 +96,8 @@ def arrange(
     seed: int = 0,
     goal: int = 0,
 ) -> list[int]:
-    """Return the steps of ``requests`` in an order that shows no more, and asks for no more at once.
-
-    It is the same for the same ``seed`` and ``moves``.
+    """Return the steps in an order that shows no more and asks for no more at once, the same for a
+    ``seed``.
     """
     allocator = Allocator(requests, before)
     places = allocator.arranged(moves=moves, seed=seed, goal=goal)

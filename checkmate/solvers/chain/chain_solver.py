@@ -36,10 +36,7 @@ from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
 
 @dataclass(frozen=True)
 class ForwardSweep:
-    """Run segments ``first`` to ``last``; retain what passes out of the last.
-
-    Ops whose seeds of ``price_list`` are live do not run.
-    """
+    """Run the segments, but for ops whose seeds are live; retain what passes out of the last."""
 
     first: int
     last: int
@@ -121,9 +118,7 @@ def _ways_again(table: CostTable, mode: int) -> list[tuple[int, int]]:
 
 
 def steps_of(graph: Graph, prices: Sequence[Prices], plan: Iterator[Action]) -> list[int]:
-    """The plan as op indices, without what nobody reads; ops that must run once do so where it first has
-    them.
-    """
+    """The plan as op indices; ops that must run once do so where it first has them."""
     ran = [False] * len(prices[0].pieces)
     steps: list[int] = []
 
@@ -157,9 +152,7 @@ _FITTING_S = 0.3  # seconds for one plan
 
 
 class ChainSolver:
-    """Find optimal checkpoints of chains, and good ones of networks that are nearly chains; there is no
-    bound.
-    """
+    """Find optimal checkpoints of chains, and good ones of networks that are nearly chains."""
 
     def solve(self, problem: Problem, options: SolveOptions, listener: Listener) -> SolveResult:
         started = time.perf_counter()
@@ -206,10 +199,7 @@ def tiny_table() -> CostTable:
 
 
 def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cancelled) -> list[Prices]:
-    """The prices of the chain alone, and with each set of seeds; fewer if ``over`` says so.
-
-    Until ``several_until`` (``time.perf_counter``) segments have several options.
-    """
+    """The prices of the chain alone, and with each set of seeds; fewer if ``over`` says so."""
     lists: list[Prices] = []
     for entry in [chain, *(with_seeds(graph, chain, ops) for ops in seed_sets(graph, chain))]:
         pieces = price_segments(graph, entry, several_until=several_until, over=over)
@@ -220,10 +210,7 @@ def price_lists(graph: Graph, chain: Chain, *, several_until: float, over: Cance
 
 
 def rough_cost(problem: Problem, chain: Chain, cancelled: Cancelled) -> float:
-    """The cost of a plan for about the budget, by rough prices, in a tenth of a full search's time.
-
-    It is infinite if there is no plan.
-    """
+    """The cost of a plan for about the budget, by rough prices; infinite if there is none."""
     graph = problem.graph
     prices = [price(graph, chain, price_segments(graph, chain, several_until=0.0, over=cancelled))]
     if cancelled():

@@ -164,9 +164,7 @@ class CostTable:
         self.costs = np.empty((len(prices) + 1, self.count, self.count, slots), np.float32)
 
     def fill(self, over: Cancelled) -> bool:
-        """Fill the table; False, and no valid table, if ``over``, asked every few milliseconds, says so
-        before.
-        """
+        """Fill the table; False, and no valid table, if ``over`` says so before."""
         least = self.least_slots()
         for t in range(self.count):
             if over():

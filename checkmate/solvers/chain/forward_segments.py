@@ -90,9 +90,7 @@ def find_chain(graph: Graph, *, most: int = 100) -> Chain | None:
 
 
 def with_seeds(graph: Graph, chain: Chain, ops: Collection[int]) -> Chain:
-    """The chain while all that ``ops`` made is retained: they need not run again, and their outputs pass no
-    cut.
-    """
+    """The chain while all that ``ops`` made is retained: they need not run again."""
     seeds = {value for op in ops for value in graph.ops[op].outputs}
     return replace(
         chain,
@@ -174,8 +172,7 @@ def _cuts(graph: Graph, length: int, spans: dict[int, _Span], held: set[int], mo
 def _backward_segments(
     graph: Graph, backward: Sequence[int], spans: dict[int, _Span], count: int
 ) -> tuple[list[list[int]], dict[int, int]]:
-    """Return the backward ops of each segment, and each value that lingers, with the segment until which it
-    does.
+    """Return the backward ops of each segment, and the segment until which each value lingers.
 
     The spans of values that are read far behind are lengthened.
     """

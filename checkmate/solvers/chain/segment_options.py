@@ -50,10 +50,7 @@ class SegmentOption:
 
 @dataclass(frozen=True)
 class SegmentOptions:
-    """A segment's options, the most retained first.
-
-    ``reused``: values that pass out of it and that its own backward ops read.
-    """
+    """A segment's options. ``reused``: values that pass out of it and that its own backward ops read."""
 
     options: tuple[SegmentOption, ...]
     reused: frozenset[int]
@@ -63,10 +60,7 @@ class SegmentOptions:
 def price_segments(
     graph: Graph, chain: Chain, *, several_until: float, over: Cancelled
 ) -> list[SegmentOptions]:
-    """Return the options of every segment; fewer segments if ``over``.
-
-    From ``several_until`` (``time.perf_counter``) on, each segment gets one option.
-    """
+    """The options of every segment, one for each from ``several_until`` on; fewer segments if ``over``."""
     pieces = []
     for segment in range(len(chain.segments)):
         if over():
@@ -80,9 +74,7 @@ def price_segments(
 
 
 def passing_by(graph: Graph, chain: Chain) -> list[int]:
-    """Per segment, the bytes of gradients that pass by while the segments up to that one are still to be
-    reversed.
-    """
+    """Per segment, the bytes of gradients that pass by while it is to be reversed."""
     return [
         buffer_bytes(graph, (value for value, (made, last) in chain.late.items() if made > at >= last))
         for at in range(len(chain.segments))

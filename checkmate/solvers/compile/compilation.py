@@ -70,10 +70,7 @@ class Compilation:
 
 
 def compile_first(say: Say = say_nothing, cancelled: Cancelled = never) -> None:
-    """Compile the search if needed. ``say`` is told about it twice a second.
-
-    If cancelled, this returns early, and nothing is compiled.
-    """
+    """Compile the search if needed, unless cancelled; ``say`` is told about it twice a second."""
     if is_compiled():
         return
     compilation = Compilation()

@@ -32,9 +32,7 @@ _RESULT = 2  # slots before the first argument: the result, and numba's note of 
 
 @dataclass(frozen=True)
 class Translation:
-    """The kernels in LLVM's language, made from the sources of ``key``. ``types``: the slots of those that
-    Python calls.
-    """
+    """The kernels in LLVM's language. ``types``: the slots of those that Python calls."""
 
     key: str
     types: dict[str, str]
@@ -79,10 +77,7 @@ class Optimization:
 
 
 def make() -> bytes:
-    """Return the kernels' types and their machine code for this processor.
-
-    If the sources have changed since they were translated, numba translates them again.
-    """
+    """Return the kernels' types and machine code; sources that have changed are translated again."""
     translation = Translation.kept() or _translated_again()
     optimization = Optimization()
     module = binding.parse_bitcode(translation.bitcode)
@@ -114,9 +109,7 @@ class MachineCode:
         self._engine.finalize_object()
 
     def function(self, name: str) -> Callable[..., int]:
-        """Return a kernel as a function of numbers, arrays and tuples of arrays; a truth value is returned as
-        a number.
-        """
+        """Return a kernel as a function of numbers, arrays and tuples of arrays."""
         wanted, engine = self._types[name], self._engine
         call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(name))
 

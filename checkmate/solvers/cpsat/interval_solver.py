@@ -41,10 +41,7 @@ _COST_STEPS = 10**9  # a cost in seconds is sent as so many parts of the total, 
 
 @dataclass(frozen=True)
 class IntervalOp:
-    """``reads``, ``writes``: values with a buffer. ``copies``: the most computations of it.
-
-    ``take_overs``: (owners, how many of them may be taken over).
-    """
+    """``reads``, ``writes``: values with a buffer. ``take_overs``: (owners, how many may be taken over)."""
 
     reads: list[int]
     writes: list[int]
@@ -270,9 +267,8 @@ def _ops(steps: bytes, ops: int) -> list[int]:
 
 
 def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[Message]:
-    """Yield the child's messages until it is done, out of time or cancelled; the child has ended then.
-
-    Raises SolverCrashedError if it ended before it was done, or its message cannot be read.
+    """Yield the child's messages until it has ended; raise SolverCrashedError if that was before it was
+    done.
     """
     root = str(Path(checkmate.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))

@@ -59,9 +59,7 @@ def paper_model(
     relaxed: bool,
     stop: Callable[[], bool] = never,
 ) -> PaperModel | None:
-    """Build the model, as a linear program if ``relaxed``; None if ``stop``, asked once per stage, says
-    so.
-    """
+    """Build the model, as a linear program if ``relaxed``; None if ``stop`` says so on the way."""
     model = PaperModel(graph, budget_bytes, relaxed)
     model.run_once(must_run_once(graph, recompute_gradients=recompute_gradients))
     for stage in range(graph.n):
@@ -130,9 +128,7 @@ class PaperModel:
         return row
 
     def _variables(self) -> None:
-        """Add R and S, lower triangular (8b), (8c), with R[t, t] = 1 (8a); kept values are retained past the
-        end.
-        """
+        """Add R and S, lower triangular (8b), (8c), with R[t, t] = 1 (8a)."""
         new, n = self.problem.add_variable, self.graph.n
         kept = set(np.flatnonzero(self.graph.keep).tolist())
         kept |= {self.owner[value] for value in kept}  # the buffer of a view is its owner's
@@ -153,9 +149,7 @@ class PaperModel:
                 self.R[t, op].upBound = 0
 
     def dependencies(self, t: int) -> None:
-        """(1b): what is read is computed in the stage or retained into it. (1c): only what existed is
-        retained.
-        """
+        """(1b): what is read is computed here or retained. (1c): only what existed is retained."""
         less = self.pulp.LpConstraintLE
         for i in range(t + 1):
             for value in self.reads[i]:

@@ -48,10 +48,7 @@ NO, YES = -1, -2  # fixed at 0, fixed at 1
 
 @dataclass
 class RowBlocks:
-    """Rows ``low <= sum of factor * column <= high`` while they are built.
-
-    Entries come in any order and may repeat.
-    """
+    """Rows ``low <= sum of factor * column <= high`` while they are built, in any order."""
 
     count: int = 0
     _bounds: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = field(default_factory=list)
@@ -64,9 +61,7 @@ class RowBlocks:
         return np.arange(self.count - count, self.count)
 
     def put(self, rows: NDArray[np.int64], codes: Codes, factor: float) -> None:
-        """Add ``factor`` times the column of each code to each row of the same shape; a YES adds the factor
-        itself.
-        """
+        """Add ``factor`` times the column of each code to each row; a YES adds the factor itself."""
         column = codes >= 0
         if column.any():
             self._entries.append((rows[column], codes[column], np.full(int(column.sum()), factor)))
@@ -134,9 +129,7 @@ class TightModel:
         return held
 
     def choices(self, runs: NDArray[np.bool_], retained: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-        """The binary columns for R (bool[n, n]) and S (bool[n + 1, m]); None if they contradict what is
-        fixed.
-        """
+        """The binary columns for R and S (bool[n + 1, m]); None if they contradict what is fixed."""
         chosen = np.zeros(self.whole)
         for codes, chosen_now in ((self.runs, runs), (self.retained, retained)):
             if (chosen_now & (codes == NO)).any() or (~chosen_now & (codes == YES)).any():
@@ -180,9 +173,7 @@ def tight_model(
 
 @dataclass(frozen=True, eq=False)
 class _Horizon:
-    """Per op or value, the last stage in which it may matter; ``free``: retained for good, as it has no
-    bytes.
-    """
+    """Per op or value, the last stage in which it may matter; ``free`` ones are retained for good."""
 
     once: NDArray[np.bool_]
     free: NDArray[np.bool_]
@@ -258,9 +249,7 @@ class _TightStatement:
         return codes
 
     def dependencies(self) -> None:
-        """Reads are made in the stage or retained into it; only what existed, or is made anew, is
-        retained.
-        """
+        """Reads are made in the stage or retained; only what existed, or is made anew, is retained."""
         n, rows = self.graph.n, self.rows
         for op in range(n):
             for value in self.reads[op]:
@@ -356,9 +345,7 @@ class _TightStatement:
         self.rows.at_most(0.0, (taken, 1.0), *terms)
 
     def model(self) -> TightModel:
-        """Everything added so far, packed. The mean op costs 1, so that the solver's absolute tolerances make
-        sense.
-        """
+        """Everything added, packed. The mean op costs 1, for the sake of the solver's absolute tolerances."""
         graph = self.graph
         unit = graph.base_cost / graph.n or 1.0
         cost = np.zeros(self.columns)

@@ -145,10 +145,7 @@ _TRIES = 3  # the most solves if the solver's tolerances let a schedule over the
 
 
 class TightMilpSolver:
-    """Find the optimum of ``tight_model`` in the given order, if it ends within the limit.
-
-    What is claimed is as of the paper's program, ``milp``.
-    """
+    """Find the optimum of ``tight_model`` in time; what is claimed is as of the paper's program."""
 
     name = "tight-milp"
 

@@ -23,10 +23,9 @@ _HALF = 0.499  # if costs tie, a run may be split between two intervals: then it
 
 @dataclass(frozen=True, eq=False)
 class CutOutcome:
-    """The result of a program. ``bound``: in the graph's cost unit; infinite if no schedule exists.
+    """The result of a program. ``bound``: infinite if no schedule exists.
 
-    ``exact``: the program was solved to the end. ``runs``: bool[n, K + 1], the best y found; None if there is
-    none.
+    ``exact``: the program was solved to the end. ``runs``: bool[n, K + 1], the best y found.
     """
 
     bound: float
@@ -38,8 +37,7 @@ class CutOutcome:
 class Relaxation:
     """The result of a program's linear relaxation; its bound is the base cost if the time was too short.
 
-    ``price``: float64[K], what each cut's budget costs, and ``shares``: float64[n, K + 1], its y; None if it
-    was not solved to the end.
+    ``price``: float64[K], what each cut's budget costs. ``shares``: float64[n, K + 1], its y.
     """
 
     bound: float
@@ -56,10 +54,7 @@ def solve_program(
     workers: int,
     start: NDArray[np.int32] | None = None,
 ) -> CutOutcome:
-    """Return the least cost of the program, or what is known of it in time; ``listener`` receives the bounds.
-
-    ``start``: a schedule within the budget (every such schedule is a solution).
-    """
+    """Return the least cost, or what is known of it in time. ``start``: a schedule within the budget."""
     if _is_impossible(program):
         return CutOutcome(math.inf, True, None)
     solve = HighsProgram(_as_lp(program, relaxed=False), workers=workers)
@@ -177,9 +172,7 @@ def values_of(program: CutProgram, solution: NDArray[np.float64]) -> NDArray[np.
 
 
 def steps_from(graph: Graph, program: CutProgram, runs: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return the schedule that runs ops as late as their first use in each interval allows; it may not
-    fit.
-    """
+    """The schedule that runs ops as late as their first use in each interval allows."""
     inputs, producer = graph.op_inputs.lists(), graph.producer.tolist()
     steps: list[int] = []
     known: set[int] = set()

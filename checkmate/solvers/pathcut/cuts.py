@@ -49,9 +49,7 @@ class Reach:
 
     @classmethod
     def of(cls, graph: Graph) -> Reach:
-        """On large graphs the closures are found op by op when they are asked for: all of them would take n²
-        bits.
-        """
+        """On large graphs the closures are found op by op: all of them would take n² bits."""
         if graph.n > _EXACT:
             live = simulate(graph, Schedule.plain(graph)).live_bytes
             return cls(LazyClosure(graph.predecessors), LazyClosure(graph.successors), live)

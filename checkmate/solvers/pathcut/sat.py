@@ -63,9 +63,7 @@ def parts_of(program: CutProgram) -> float:
 def sat_task(
     program: CutProgram, *, start: NDArray[np.float64] | None, most: float, seconds: float, workers: int
 ) -> SatTask:
-    """``start``: the values of the first columns in a solution; ``most``: its cost, infinite if there is
-    none.
-    """
+    """``start``: the values of the first columns in a solution; ``most``: its cost, else infinite."""
     parts, rows = parts_of(program), program.rows
     clauses: list[tuple[list[int], list[int]]] = []
     sums: list[tuple[list[int], list[int], int]] = []
@@ -108,10 +106,7 @@ class SatProcess:
         workers: int,
         start: NDArray[np.int32] | None,
     ) -> CutOutcome:
-        """Return the least cost of the program, or what is known of it in time.
-
-        ``start``: a schedule; no solution that costs more is looked for.
-        """
+        """Return the least cost, or what is known of it in time; none above that of ``start``."""
         values, most = None, math.inf
         if start is not None:
             values = start_of(graph, program, start)

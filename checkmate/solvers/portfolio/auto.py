@@ -110,9 +110,7 @@ class Run:
         return known is not None and known.cost <= (1 + _GOOD) * self._bound
 
     def side_by_side(self) -> None:
-        """Search here while the prover proves; another search runs on a third core, or in turns with the
-        prover.
-        """
+        """Search here while the prover proves; another search runs on a third core, or in turns with it."""
         self._single_cut()
         if self._problem.graph.n > SMALL:  # on smaller graphs one search finds all there is to find
             if self._options.workers > 2:
@@ -356,10 +354,7 @@ def solve_with(
     bound: float = 0.0,
     blocks: BlocksOf | None = None,
 ) -> SolveResult:
-    """Solve with the caller's prover, which stays warm, and a lower bound that is known already.
-
-    ``blocks``: of the graph, if the caller solves it again.
-    """
+    """Solve with the caller's prover, which stays warm, a known bound and the graph's ``blocks``."""
     started = time.perf_counter()
     settled = _settle(problem, options, listener, started)
     if settled is not None:

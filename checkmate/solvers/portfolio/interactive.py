@@ -137,9 +137,7 @@ class LiveSolver:
         return self._compilation is not None and self._compilation.running
 
     def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
-        """Return the best schedule within the time limit; ``listener`` receives at once what is known
-        already.
-        """
+        """Return the best schedule in time; ``listener`` receives at once what is known already."""
         problem = Problem(self.graph, budget_bytes)
         options = replace(options, workers=self._workers)
         known = self.frontier.answer(budget_bytes)
@@ -171,9 +169,7 @@ class LiveSolver:
         return replace(result, status=status, lower_bound=min(best, result.cost))
 
     def _infeasible(self, budget_bytes: int) -> SolveResult:
-        """Return INFEASIBLE; the statistics ``tightest_…`` say which op, or what is kept at the end, needs
-        too much.
-        """
+        """The statistics ``tightest_…`` say which op, or what is kept at the end, needs too much."""
         error = below_minimum(self.graph, budget_bytes)
         need = run_once_bound(self.graph)
         sentence = NOTHING_FITS
@@ -193,12 +189,9 @@ class LiveSolver:
         )
 
     def least(self, max_overhead: float | None, options: SolveOptions, listener: Listener) -> LeastMemory:
-        """Return the least memory at a cost of at most ``1 + max_overhead`` times the least (None:
+        """Return the least memory at ``max_overhead``, as ``least_memory``.
 
-        at any cost).
-
-        The search starts from the frontier, and all that it finds and proves goes there. Raises what
-        ``least_memory`` raises.
+        The search starts from the frontier, and all that it finds and proves goes there.
         """
         while self._compiling() and self.idle(listener.cancelled) and not listener.cancelled():
             continue
@@ -360,10 +353,7 @@ class LiveSolver:
 
 
 class _BoundRecorder(ForwardingListener):
-    """Pass a solve's news on, and add its bounds to the frontier.
-
-    Its schedules are added when the solve ends.
-    """
+    """Pass a solve's news on, and add its bounds to the frontier."""
 
     def __init__(self, frontier: Frontier, budget_bytes: int, listener: Listener) -> None:
         super().__init__(listener)
@@ -376,9 +366,7 @@ class _BoundRecorder(ForwardingListener):
 
 
 class _ScheduleRecorder(ForwardingListener):
-    """Pass the news of a search for the least memory on; keep its schedules, which may come from any
-    thread.
-    """
+    """Pass the news of a search for the least memory on; keep its schedules."""
 
     def __init__(self, listener: Listener) -> None:
         super().__init__(listener)

@@ -38,9 +38,7 @@ _FIRST_PRECISION = 0.06
 def probe(
     problem: Problem, options: SolveOptions, seconds: float, start: Steps | None, listener: CostCapListener
 ) -> tuple[SolveResult, float]:
-    """Solve for ``seconds`` from ``start``; return the result and a bound on the cost, infinite if nothing
-    fits.
-    """
+    """Solve for ``seconds``; return the result and a bound on the cost, infinite if nothing fits."""
     options = replace(
         options,
         time_limit_s=max(LEAST_SLICE_S, seconds),
@@ -205,9 +203,7 @@ def _cap(base_cost: float, max_overhead: float | None) -> float:
 
 @dataclass
 class _LeastMemorySearch:
-    """One search. Levels are the possible peaks: ``fixed_bytes`` plus a multiple of the sizes' common
-    divisor.
-    """
+    """Levels are the possible peaks: ``fixed_bytes`` plus a multiple of the sizes' common divisor."""
 
     graph: Graph
     max_overhead: float | None

@@ -33,9 +33,7 @@ _FEWEST = 10  # the fewest segments of a real chain
 
 @dataclass
 class ChainTurn:
-    """The chain program's one turn in a solve from ``begun`` to ``until``, once the search finds nothing
-    more.
-    """
+    """The chain program's one turn in a solve, once the search finds nothing more."""
 
     problem: Problem
     scaled: ScaledModel
@@ -61,10 +59,7 @@ class ChainTurn:
         )
 
     def schedules(self, cost: float, cancelled: Cancelled) -> Iterator[Steps]:
-        """Yield what the chain program finds, each better than the one before.
-
-        Nothing if it is not due, or if a quick look promises nothing near ``cost``.
-        """
+        """Yield ever better schedules, if it is due and a quick look promises any near ``cost``."""
         now = time.perf_counter()
         if now < self.due:
             return
@@ -111,11 +106,7 @@ class SecondCore:
     _marked_at: float = field(init=False, default=0.0)
 
     def changes(self, bound: float | None, cost: float, *, now: float) -> bool:
-        """Return whether the turn changes now; ``searches`` says whose it is.
-
-        ``bound``: the prover's own, None until it has one; ``cost``: of the best schedule, infinite without
-        one.
-        """
+        """Whether the turn changes now. ``bound``: the prover's own; ``cost``: of the best schedule."""
         if self.searches:
             if now < self._until:
                 return False

@@ -97,9 +97,9 @@ _SECONDS = 1.0  # for one method and one budget
 def baseline_points(
     graph: Graph, plain_bytes: int, least_bytes: int, busy: Cancelled
 ) -> Iterator[FrontierPoint | None]:
-    """Yield each schedule of the published methods once, a bit of work at a time.
+    """Yield each schedule of the published methods once, or None after a bit of work without a new one.
 
-    None: it has led to no new schedule. ``busy`` interrupts a bit, which is then done again.
+    ``busy`` interrupts a bit, which is then done again.
     """
     seen: set[tuple[str, int, float]] = set()
     for name in BASELINES:

@@ -209,8 +209,7 @@ def _keep_best(g: Model, s: State, best: NDArray[np.int64]) -> bool:
 def anneal(
     g: Model, s: State, best: NDArray[np.int64], done: int, moves: int, total: int, hot: float, cold: float
 ) -> int:
-    """Make moves ``done`` to ``done + moves`` of a cycle; return how many, fewer if the state has no more
-    room.
+    """Make moves ``done`` to ``done + moves`` of a cycle; return how many, fewer without room.
 
     The cycle has ``total`` moves and cools from ``hot`` to ``cold``. ``best``: its number of steps, then the
     ops.
@@ -250,9 +249,7 @@ _PICKS = 4  # random picks per recomputation wanted
 
 @part
 def leave_out(g: Model, s: State) -> bool:
-    """Leave one of a few random recomputations out, the likelier the more it saves; its op is then
-    ``HELD``.
-    """
+    """Leave one of a few random recomputations out, the likelier the more it saves, and hold its op."""
     total, picked = 0.0, -1
     wanted = _SAMPLE
     for _ in range(_SAMPLE * _PICKS):

@@ -142,9 +142,7 @@ def plan_chain(g: Model, s: State, count: int, place: int, spread: float, limit:
 
 @part
 def next_read(g: Model, s: State, owner: int, x: int, place: int) -> tuple[int, int]:
-    """The first read after ``place`` of the buffer of ``owner`` made by ``x``: (place, value read), or (-1,
-    -1).
-    """
+    """The first read after ``place`` of a buffer: (place, value read), or (-1, -1)."""
     best, found = -1, -1
     for i in range(g.val[MEMB, owner], g.val[MEMB, owner + 1]):
         value = g.lists[i]
@@ -219,10 +217,7 @@ def drop_step(g: Model, s: State, x: int) -> bool:
 
 @part
 def is_bound_to(g: Model, s: State, owner: int, x: int, place: int) -> bool:
-    """Whether the step at ``place`` needs the buffer of ``owner`` made by ``x`` in any case.
-
-    It does if it reads it, unless it could take it over if it were not needed later.
-    """
+    """Whether the step at ``place`` needs the buffer in any case: it reads it, and cannot take it over."""
     j = s.occ[OP, s.occ[SEQ, place]]
     if g.op[TAKE, j] < g.op[TAKE, j + 1]:
         return False
@@ -247,9 +242,7 @@ def worst_place(s: State) -> int:
 
 @part
 def candidates(g: Model, s: State, place: int, makers: NDArray[np.int64], owners: NDArray[np.int64]) -> int:
-    """Fill in the buffers (occurrence, owner) that live across ``place``, are not bound to it and can be made
-    again.
-    """
+    """Fill in the buffers across ``place`` that are not bound to it and can be made again."""
     count = 0
     for i in range(place):
         x = s.occ[SEQ, i]
@@ -353,9 +346,7 @@ def fit(g: Model, s: State, r: Scores, trials: int, least: float, further: float
 
 @kernel
 def trim(g: Model, s: State, trials: int) -> int:
-    """Leave out recomputations that the budget does not need, costliest first; ``MORE`` after ``trials`` of
-    them.
-    """
+    """Leave out recomputations that the budget does not need; ``MORE`` after ``trials`` of them."""
     while True:
         best, saved = -1, 0.0
         for i in range(s.num[STEPS]):

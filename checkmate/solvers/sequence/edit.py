@@ -327,9 +327,7 @@ def _join(s: State, j: int, before: int, after: int, first: int, last: int) -> N
 
 @part
 def insert(g: Model, s: State, j: int, place: int) -> int:
-    """Execute op ``j`` just before what is now at ``place``; return its occurrence, -1 without room
-    (``FULL``).
-    """
+    """Execute op ``j`` just before ``place``; return its occurrence, -1 without room (``FULL``)."""
     steps = s.num[STEPS]
     x: int = _new_id(g, s, j) if steps < s.occ.shape[1] else -1
     if x < 0 or not _note(s, INSERTED, j, place):

@@ -99,10 +99,7 @@ def first_search(
     until: float,
     known: Steps | None = None,
 ) -> SequenceSearch:
-    """Return a search that begins with ``known`` or greedy's schedule, or the caller's if that is cheaper.
-
-    ``known`` is within the budget. The listener receives the first schedule.
-    """
+    """Return a search that begins with ``known``, greedy's schedule, or the caller's if that is cheaper."""
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
     # If moves are counted, only the time limit itself may cut it short.
@@ -152,11 +149,7 @@ def _anneal_a_turn(
 
 @dataclass
 class SequenceSearch:
-    """A search that can be run in slices.
-
-    ``start``: a valid schedule, which may be over the budget. ``best``: the best within the budget; ``cost``:
-    its cost, infinite while there is none.
-    """
+    """A search that can be run in slices, from ``start``, which may be over the budget."""
 
     graph: Graph
     scaled: ScaledModel
@@ -182,10 +175,7 @@ class SequenceSearch:
         self._begin_run(next(self._plan))
 
     def offer(self, steps: Steps, *, follow: bool = False) -> bool:
-        """Take ``steps`` as the best if they are valid, fit and cost less; return whether they are.
-
-        ``follow``: search on from them in any case.
-        """
+        """Take ``steps`` as the best if they are; ``follow``: search on from them in any case."""
         given = with_cost(self.graph, steps, self.budget_bytes)
         if given is None:
             return False

@@ -85,10 +85,7 @@ class AnnealingRun(NamedTuple):
 
 
 class EndedRun(NamedTuple):
-    """How a run ended. ``found``: the best below its mark. ``last``: its last sequence.
-
-    ``given``: why it ended early: a schedule from elsewhere to follow.
-    """
+    """``found``: the best below its mark. ``given``: a schedule from elsewhere to follow instead."""
 
     found: CostedSteps | None
     last: Steps
@@ -129,9 +126,7 @@ class _Chain:
     best: CostedSteps
 
     def take(self, found: CostedSteps | None, worse: float = 0.0) -> bool:
-        """Go on from ``found`` unless it costs the share ``worse`` more than what stands; return whether it
-        does.
-        """
+        """Go on from ``found``, and return True, unless it costs the share ``worse`` more."""
         if found is None or found.cost > self.current.cost * (1.0 + worse):
             return False
         self.current = found
@@ -177,11 +172,7 @@ def _kick(chain: _Chain, random: np.random.Generator) -> RunPlan:
 
 
 def luby(nth: int) -> int:
-    """The ``nth`` term of 1, 1, 2, 1, 1, 2, 4, 1, …, good lengths of runs that begin again if none is known
-    to be good.
-
-    Luby, Sinclair, Zuckerman: Optimal speedup of Las Vegas algorithms, 1993.
-    """
+    """1, 1, 2, 1, 1, 2, 4, 1, …: lengths of runs that begin again (Luby, Sinclair, Zuckerman, 1993)."""
     digits = nth.bit_length()
     return 2 ** (digits - 1) if nth == 2**digits - 1 else luby(nth - 2 ** (digits - 1) + 1)
 
