@@ -1,4 +1,4 @@
-"""A listener that keeps what a solve reports."""
+"""What a solve reports, kept and checked."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from checkmate.ir import Graph
 from checkmate.memory.check import check
+from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.problem import Listener
 
 
@@ -50,3 +51,10 @@ class Recorder(Listener):
 def cancelled_recorder() -> Recorder:
     """Return one that cancels at once."""
     return Recorder(after_s=-1.0)
+
+
+def require_checked(graph: Graph, point: FrontierPoint, budget: int | None = None) -> None:
+    """Check a point's schedule, within ``budget`` or what it was made for, and its peak and cost."""
+    limit = point.budget_bytes if budget is None else budget
+    report = check(graph, point.schedule.steps.tolist(), budget_bytes=limit)
+    assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)

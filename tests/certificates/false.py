@@ -1,7 +1,4 @@
-"""Have false certificates checked.
-
-Each is read as a file, and given to the program that needs Python alone.
-"""
+"""Have false certificates checked, by the reader of files and by the program that needs Python alone."""
 
 from __future__ import annotations
 
@@ -31,18 +28,13 @@ _RAISED = 0.6  # the share of mutations whose claim is raised, too
 
 @dataclass
 class Caught:
-    """Count what was tried.
-
-    ``false``: by the field that was changed, of certificates whose claim is false. ``true``: of those whose
-    claim still holds, how many were accepted and refused. ``broken``: what must not be.
-    """
+    """What was tried. ``false``: by the field that was changed; ``true``: those whose claim still holds."""
 
     false: Counter[str] = field(default_factory=Counter)
     true: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
 
     def add(self, more: Caught) -> None:
-        """Add what another count found."""
         self.false += more.false
         self.true += more.true
         self.broken += more.broken
@@ -50,8 +42,6 @@ class Caught:
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """A graph with true certificates, and all that is known of it."""
-
     graph: Graph
     content: dict[str, Any]
     truth: Truth
@@ -59,7 +49,6 @@ class Base:
 
 
 def base_of(graph: Graph, eighths: tuple[int, ...]) -> Base:
-    """Certify several budgets of a graph, and find out what is true of each."""
     truth, made = Truth(graph), []
     for budget in budgets(graph, eighths):
         truth.learn(budget)
@@ -89,10 +78,7 @@ def mutated(base: Base, dice: Random) -> tuple[str, dict[str, Any]]:
 
 
 def accepted(base: Base, certificate: dict[str, Any], folder: Path) -> tuple[bool, bool, str]:
-    """Return whether a certificate is accepted, and what broke.
-
-    First by the reader of files, then by the checker alone.
-    """
+    """Return whether it is accepted, first by the reader, then by the checker alone, and what broke."""
     path = folder / "c.json"
     path.write_text(json.dumps(certificate), encoding="utf-8")
     read = alone = True
@@ -138,7 +124,6 @@ def attack(base: Base, count: int, seed: int) -> Caught:
 
 
 def attack_kind(kind: str, count: int, graphs: int, eighths: tuple[int, ...] = (0, 1, 2, 3, 5)) -> Caught:
-    """Spread ``count`` false certificates over ``graphs`` graphs of a kind."""
     caught = Caught()
     for seed in range(graphs):
         share = count * (seed + 1) // graphs - count * seed // graphs

@@ -11,10 +11,7 @@ from tests.graphs_strategies import random_graph, training_chain
 
 
 class _Step:
-    """Write a network's forward ops, then their backward ops.
-
-    A backward op reads what its forward op read and made, and the gradients of all that read its output.
-    """
+    """Write a network's forward ops, then backward ops that read what theirs read and made, and gradients."""
 
     def __init__(self, name: str, dice: Random, *, whole: bool = True) -> None:
         self.builder, self.dice, self.whole = GraphBuilder(name), dice, whole
@@ -25,7 +22,6 @@ class _Step:
         return float(self.dice.randint(1, 3)) if self.whole else self.dice.randint(1, 30) / 10
 
     def add(self, *reads: int, size: int = 0, once: bool = False, keep: bool = False) -> int:
-        """Add a forward op; return its output."""
         number = len(self.forward)
         output = self.builder.value(f"a{number}", size or self.dice.randint(2, 6), keep=keep)
         self.builder.op(f"f{number}", list(reads), [output], cost=self.cost(), recomputable=not once)
@@ -33,7 +29,7 @@ class _Step:
         return output
 
     def build(self, *, kept_gradients: int = 1, shared: bool = False) -> Graph:
-        """Add the backward ops. ``shared``: a gradient takes over the buffer of the one that it reads."""
+        """``shared``: a gradient takes over the buffer of the one that it reads."""
         gradients: dict[int, list[int]] = {}
         for number in reversed(range(len(self.forward))):
             reads, output = self.forward[number]
@@ -52,12 +48,10 @@ class _Step:
 
 
 def layered(seed: int) -> Graph:
-    """Return a random layered graph."""
     return random_layered(seed, 9 + seed % 4)
 
 
 def skips(seed: int) -> Graph:
-    """Return a step of a network that goes down and up, with skips across."""
     step = _Step("skips", Random(seed), whole=seed % 2 == 0)
     down = [step.add()]
     for _ in range(2):
@@ -69,12 +63,10 @@ def skips(seed: int) -> Graph:
 
 
 def shared_buffers(seed: int) -> Graph:
-    """Return a graph of several outputs, views, take-overs and everything odd."""
     return random_graph(Random(1000 + seed), least_ops=6, most_ops=8)
 
 
 def once(seed: int) -> Graph:
-    """Return a step of which some ops, such as random ones, run once."""
     step = _Step("once", Random(seed), whole=seed % 2 == 1)
     made = [step.add()]
     for i in range(5):
@@ -83,7 +75,6 @@ def once(seed: int) -> Graph:
 
 
 def kept(seed: int) -> Graph:
-    """Return a step that keeps activations and several gradients."""
     step = _Step("kept", Random(seed), whole=seed % 2 == 0)
     made = [step.add()]
     for i in range(5):
@@ -92,7 +83,6 @@ def kept(seed: int) -> Graph:
 
 
 def in_place(seed: int) -> Graph:
-    """Return a step whose gradients take over buffers."""
     step = _Step("in place", Random(seed))
     made = [step.add(size=4)]
     for _ in range(5):
@@ -101,7 +91,6 @@ def in_place(seed: int) -> Graph:
 
 
 def blocks(seed: int) -> Graph:
-    """Return a step of equal blocks with a residual each."""
     step = _Step("blocks", Random(seed), whole=seed % 2 == 0)
     at = step.add(size=3)
     for _ in range(2):
@@ -111,7 +100,6 @@ def blocks(seed: int) -> Graph:
 
 
 def chain(seed: int) -> Graph:
-    """Return a chain of equal layers."""
     return training_chain(5 + seed % 4)
 
 

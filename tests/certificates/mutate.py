@@ -1,7 +1,4 @@
-"""Change one field of a certificate, or several.
-
-Each function of ``FIELDS`` changes the field of its name. What the change means is not known here.
-"""
+"""Change one field of a certificate, or several; what the change means is not known here."""
 
 from __future__ import annotations
 
@@ -100,7 +97,6 @@ def ops_and_values(found: Certificate, dice: Random) -> None:
 
 
 def rows(found: Certificate, dice: Random) -> None:
-    """Remove, repeat or add rows."""
     sums = [entry for entry in _sums(found) if entry]
     if not sums:
         return
@@ -118,7 +114,6 @@ def rows(found: Certificate, dice: Random) -> None:
 
 
 def cases(found: Certificate, dice: Random) -> None:
-    """Remove, repeat, move or add cases."""
     proof = found["proof"]
     at = dice.randrange(len(proof))
     match dice.randrange(6):

@@ -1,8 +1,8 @@
-"""Know what is true of a graph, apart from the checker.
+"""What is true of a graph, apart from the checker.
 
-A claim is false where a schedule within its budget costs less: each was replayed, and its cost is the exact
-sum of its ops'. It is true where it claims no more than was proved, of a budget that is no smaller, by a
-search that shares no code with the checker.
+A claim is false where a replayed schedule within its budget costs less, in exact sums. It is true where it
+claims no more than was proved, of a budget that is no smaller, by a search that shares no code with the
+checker.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ _ROUNDING = 1e-9  # of a solver's bound; a claim closer to the least cost than t
 
 @dataclass
 class Truth:
-    """Hold the schedules and the bounds of one graph.
-
-    ``schedules``: peak and exact cost of each. ``bounds``: of a budget, what no schedule costs less than;
-    infinite where none fits.
+    """``schedules``: peak and exact cost of each. ``bounds``: of a budget, what no schedule costs less
+    than.
     """
 
     graph: Graph
@@ -37,11 +35,9 @@ class Truth:
     bounds: dict[int, float] = field(default_factory=dict)
 
     def least(self, budget: float) -> Fraction | None:
-        """Return the exact cost of the cheapest schedule known within ``budget``."""
         return min((cost for peak, cost in self.schedules if peak <= budget), default=None)
 
     def learn(self, budget: int, seconds: float = QUICKLY) -> None:
-        """Find the cheapest schedule within ``budget``, and a bound."""
         if self.graph.n <= _EXACT_OPS:
             best = optimum(self.graph, budget)
             self.bounds[budget] = math.inf if best is None else best.cost
@@ -62,7 +58,7 @@ class Truth:
             self.schedules.append((found.peak_bytes, cost))
 
     def is_false(self, certificate: dict[str, Any]) -> bool:
-        """Return whether a schedule contradicts a claim, or the graph its digest."""
+        """Whether a schedule contradicts the claim, or the graph its digest."""
         if certificate.get("graph_fingerprint") != self.graph.fingerprint:
             return True
         budget, claimed = number(certificate.get("budget_bytes")), claim_of(certificate)
@@ -70,7 +66,7 @@ class Truth:
         return least is not None and claimed is not None and claimed > least
 
     def is_true(self, certificate: dict[str, Any]) -> bool:
-        """Return whether what a certificate claims was proved apart from it."""
+        """Whether what it claims was proved apart from it."""
         budget, claimed = number(certificate.get("budget_bytes")), claim_of(certificate)
         if budget is None or claimed is None:
             return False
@@ -89,14 +85,13 @@ class Truth:
 
 
 def number(found: Any) -> float | None:
-    """Return a number of a certificate; None where it is none."""
     if isinstance(found, str):  # a budget as a text is read as a number
         return float(found) if found.isdigit() else None
     return found if isinstance(found, int | float) and found == found else None
 
 
 def claim_of(certificate: dict[str, Any]) -> Fraction | float | None:
-    """Return the cost below which no schedule is said to be. Infinite: none is said to fit."""
+    """The cost below which no schedule is said to be. Infinite: none is said to fit."""
     if certificate.get("claim") == "infeasible":
         return math.inf
     cost = number(certificate.get("cost"))
@@ -104,10 +99,7 @@ def claim_of(certificate: dict[str, Any]) -> Fraction | float | None:
 
 
 def budgets(graph: Graph, eighths: tuple[int, ...]) -> list[int]:
-    """Return budgets from below one op's need to where all is kept.
-
-    ``eighths``: how far between the two the others are.
-    """
+    """From below one op's need to where all is kept, with ``eighths`` of the way between."""
     least, most = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     inner = [least + (most - least) * part // 8 for part in eighths]
     return sorted({least - 1, *inner, most})

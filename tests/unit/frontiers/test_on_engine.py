@@ -1,7 +1,4 @@
-"""Test curves whose budgets are solved apart.
-
-They are true, monotone, the same however they are run, and resumed where they stopped.
-"""
+"""Curves whose budgets are solved apart are the same however they are run, and resumed where they stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.table import facts, text
 from checkmate.frontiers.tasks import SolveTask
 from checkmate.ir import Graph, SolveStatus
-from checkmate.memory.check import check
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import Engine, Pool, open_pool
@@ -26,6 +22,7 @@ from checkmate.units import Budget
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import tiny_graphs
 from tests.oracles import optimum
+from tests.recorder import require_checked
 
 OPTIONS = SolveOptions(time_limit_s=300.0, moves=2000)
 ROUNDING = 1e-9
@@ -66,15 +63,13 @@ def test_against_all_schedules_of_tiny_graphs(pool: Pool) -> None:
         for row in found.rows:
             best = optimum(graph, row.budget_bytes)
             if row.point is not None:
-                report = check(graph, row.point.schedule.steps.tolist(), budget_bytes=row.budget_bytes)
-                assert report.ok and best is not None and row.point.cost >= best.cost * (1 - ROUNDING)
+                require_checked(graph, row.point, row.budget_bytes)
+                assert best is not None and row.point.cost >= best.cost * (1 - ROUNDING)
                 costs.append(row.point.cost)
             if row.status is SolveStatus.INFEASIBLE:
                 assert best is None
             if row.status is SolveStatus.OPTIMAL:
-                assert (
-                    best is not None and row.point is not None and row.point.cost == pytest.approx(best.cost)
-                )
+                assert row.point is not None and row.point.cost == pytest.approx(best.cost)
         assert costs and costs == sorted(costs, reverse=True)
 
 

@@ -31,6 +31,7 @@ from checkmate.units import Budget, round_values
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import tiny_graphs, training_chain
 from tests.oracles import optimum
+from tests.recorder import require_checked
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROUNDING = 1e-9
@@ -56,7 +57,6 @@ def found() -> TradeOff:
 
 
 def require_true(found: TradeOff) -> None:
-    """Check what must hold of any curve."""
     costs, bounds = [], []
     for row in found.rows:
         bounds.append(row.lower_bound)
@@ -64,8 +64,7 @@ def require_true(found: TradeOff) -> None:
             assert not costs, "a smaller budget had a schedule"
             assert row.status is not SolveStatus.OPTIMAL and row.gap is None
             continue
-        report = check(found.graph, row.point.schedule.steps.tolist(), budget_bytes=row.budget_bytes)
-        assert report.ok and (report.peak_bytes, report.cost) == (row.point.peak_bytes, row.point.cost)
+        require_checked(found.graph, row.point, row.budget_bytes)
         assert row.lower_bound <= row.point.cost * (1 + ROUNDING)
         assert row.gap is not None and (row.gap <= ROUNDING) == (row.status is SolveStatus.OPTIMAL)
         costs.append(row.point.cost)
@@ -76,8 +75,7 @@ def require_true(found: TradeOff) -> None:
         its = [point.cost for point in baseline.points]
         assert peaks == sorted(set(peaks), reverse=True) and its == sorted(set(its))
         for point in baseline.points:
-            report = check(found.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
-            assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+            require_checked(found.graph, point)
             best = found.frontier.best(point.peak_bytes)
             assert best is not None and found.frontier.bound(point.peak_bytes) <= point.cost * (1 + ROUNDING)
             assert best.cost <= point.cost * (1 + ROUNDING), "the curve is above a baseline"
@@ -116,10 +114,8 @@ def test_a_count_spans_from_the_least_memory_to_keep_everything(chain: Graph) ->
 def test_budgets_as_given(found: TradeOff) -> None:
     require_true(found)
     plain = found.plain_peak_bytes
-    assert [row.budget_bytes for row in found.rows] == [
-        1,
-        *(int(round(plain * s, 3)) for s in (0.4, 0.6, 0.8, 1.0)),
-    ]
+    shares = [int(round(plain * share, 3)) for share in (0.4, 0.6, 0.8, 1.0)]
+    assert [row.budget_bytes for row in found.rows] == [1, *shares]
     assert found.rows[0].status is SolveStatus.INFEASIBLE and math.isinf(found.rows[0].lower_bound)
     assert found.rows[-1].status is SolveStatus.OPTIMAL
     least = curve(training_chain(8), [Budget()])

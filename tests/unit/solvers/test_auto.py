@@ -20,7 +20,7 @@ from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
 from tests.recorder import Recorder
-from tests.unit.solvers.test_local_search import peak_of, plain_graph
+from tests.unit.solvers.test_local_search import peak_of, plain_graph, random_budget
 
 
 def test_a_budget_below_one_ops_need_is_infeasible_at_once() -> None:
@@ -48,8 +48,7 @@ def test_claims_hold_against_exact_search(seed: int, workers: int) -> None:
     random = Random(900 + seed)
     for _ in range(3):
         graph = plain_graph(random)
-        low, high = working_set_bound(graph).bytes, peak_of(graph)
-        budget = random.randint(low, max(low, high))
+        budget = random_budget(random, graph)
         exact = optimum(graph, budget)
         best = None if exact is None else exact.cost
         options = SolveOptions(time_limit_s=0.6, workers=workers)
@@ -67,8 +66,7 @@ def test_graphs_with_everything(seed: int) -> None:
     random = Random(seed)
     for _ in range(3):
         graph = random_graph(random, most_ops=12)
-        low, high = working_set_bound(graph).bytes, peak_of(graph)
-        budget = random.randint(low, max(low, high))
+        budget = random_budget(random, graph)
         recorder = Recorder(graph, budget)
         result = AutoSolver().solve(Problem(graph, budget), SolveOptions(time_limit_s=0.5), recorder)
         if result.schedule is not None:
@@ -82,7 +80,6 @@ def test_graphs_with_everything(seed: int) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_a_warm_prover_brings_no_bound_of_the_budget_before(seed: int) -> None:
-    """Solve for several budgets with one prover, and alone, and compare."""
     graph = training_dag(seed, 70)
     plain = planning.keep_everything_peak(graph)
     with background_prover(graph) as prover:
@@ -120,7 +117,6 @@ def test_two_workers_share_the_second_core_in_turns(monkeypatch: pytest.MonkeyPa
     turns: list[str] = []
 
     def quick(core: SecondCore, bound: float | None, cost: float, *, now: float) -> bool:
-        """Change turns every fifth of a second, whatever the bound does."""
         if now - core.begun < 0.2:
             return False
         core.begun, core.searches = now, not core.searches

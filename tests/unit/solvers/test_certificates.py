@@ -83,7 +83,6 @@ def test_the_checker_runs_by_itself(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def chain_s() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a graph and a certificate of it, as their files hold them."""
     chain = training_chain(8)
     return content(chain), made(chain, budgets(chain, 0.3))
 
@@ -173,7 +172,6 @@ def test_a_budget_below_one_op_s_need_is_certified_infeasible() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_nothing_false_is_certified(seed: int) -> None:
-    """Compare with the cheapest of all schedules, found by exact search."""
     dice = random.Random(seed)
     graph = random_graph(dice, most_ops=5)
     budget = max(0, budgets(graph, dice.choice([-0.2, 0.0, 0.2, 0.5, 1.0])))

@@ -27,10 +27,7 @@ from tests.oracles import optimum
 
 
 def uneven_chain(seed: int, layers: int, *, sizes: int = 6, scale: int = 1) -> Graph:
-    """Build a chain of unequal layers.
-
-    Gradients have their activation's size; some backward ops read a layer's output, some do not.
-    """
+    """Gradients have their activation's size; some backward ops read a layer's output, some do not."""
     random = Random(seed)
     builder = GraphBuilder(f"uneven{seed}")
     activations, costs = [], []
@@ -54,7 +51,6 @@ def uneven_chain(seed: int, layers: int, *, sizes: int = 6, scale: int = 1) -> G
 
 
 def solve(graph: Graph, budget: int, solver: str = "chain") -> SolveResult:
-    """Solve, and compare the schedule with the independent replay."""
     result = planning.solve(graph, budget, solver=solver, options=SolveOptions(time_limit_s=20))
     if result.schedule is not None:
         found = check(graph, result.schedule.steps.tolist(), budget_bytes=budget)
@@ -63,7 +59,6 @@ def solve(graph: Graph, budget: int, solver: str = "chain") -> SolveResult:
 
 
 def budgets(graph: Graph, count: int) -> list[int]:
-    """Return budgets from what some op needs to one byte less than keep-all."""
     low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph) - 1
     return sorted({int(b) for b in np.linspace(low, max(low, high), count)})
 
@@ -159,10 +154,6 @@ def test_a_budget_that_no_plan_fits_is_a_limit_not_a_proof() -> None:
 
 
 def test_everything_that_memory_depends_on() -> None:
-    """Test graphs with everything: schedules hold and none beats the optimum.
-
-    That is views, take-overs, workspace, several outputs, ops that run once and skip connections.
-    """
     found = 0
     for seed in range(40):
         graph = [random_dag(seed, 6, extras=True), training_dag(seed, 6), random_graph(Random(seed))][

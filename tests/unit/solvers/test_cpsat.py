@@ -76,7 +76,6 @@ def test_the_optimum_of_many_tiny_graphs(seeds: int) -> None:
 
 
 def test_two_computations_are_not_three() -> None:
-    """Test that the claim says how many computations it allows. The schedule keeps to it."""
     graph = training_chain(8)
     budget = working_set_bound(graph).bytes + 4
     two, three = (solve(graph, budget, copies=copies) for copies in (2, 3))

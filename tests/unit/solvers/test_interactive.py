@@ -16,7 +16,6 @@ import pytest
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
 from checkmate.ir import Graph, GraphBuilder, SolveStatus
-from checkmate.memory.check import check
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.known_frontier import FrontierPoint
@@ -27,8 +26,8 @@ from checkmate.solvers.problem import Listener, SolveOptions
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
-from tests.recorder import Recorder, cancelled_recorder
-from tests.unit.solvers.test_local_search import peak_of
+from tests.recorder import Recorder, cancelled_recorder, require_checked
+from tests.unit.solvers.test_local_search import peak_of, two_that_meet
 
 LARGE = find_graph("unet-b8.graph")
 STALL_S = 40.0  # idle work of a tiny graph is done long before
@@ -39,11 +38,6 @@ QUICK = SolveOptions(time_limit_s=1.0)
 def kernels() -> None:
     """Compile before anything is timed."""
     load_kernels()
-
-
-def require_checked(graph: Graph, point: FrontierPoint) -> None:
-    report = check(graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
-    assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
 
 
 class FrontierRecorder(FrontierListener):
@@ -251,17 +245,6 @@ def test_a_budget_below_the_least_possible_is_infeasible_and_names_the_op() -> N
         assert not live.frontier.answer(least.bytes).infeasible
 
 
-def two_that_meet() -> Graph:
-    """``a`` is made once and read last, so it is held while ``c`` runs, which itself needs little."""
-    builder = GraphBuilder()
-    first, second, third = (builder.value(name, 5) for name in ("first", "second", "third"))
-    builder.op("a", [], [first], recomputable=False)
-    builder.op("b", [first], [second])
-    builder.op("c", [second], [third])
-    builder.op("d", [first, third], [])
-    return builder.build()
-
-
 def test_a_value_held_across_an_op_makes_a_budget_infeasible() -> None:
     graph = two_that_meet()
     with opened(graph) as live:
@@ -271,7 +254,6 @@ def test_a_value_held_across_an_op_makes_a_budget_infeasible() -> None:
 
 
 def test_nothing_needs_any_memory() -> None:
-    """Test a graph without bytes: no budget is too small for it."""
     builder = GraphBuilder()
     value = builder.value("v", 0)
     builder.op("a", [], [value], cost=1.0)
@@ -297,7 +279,7 @@ def test_close_leaves_no_process() -> None:
 
 @pytest.fixture
 def medium() -> Iterator[LiveSolver]:
-    """Open a graph large enough for a prover's process, which is there."""
+    """A graph large enough for a prover's process."""
     graph = training_chain(70)
     with opened(graph) as live:
         assert isinstance(live._prover, ProverProcess)

@@ -19,26 +19,22 @@ from checkmate.memory.simulate import simulate
 from checkmate.solvers.known_frontier import Frontier
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, random_steps, training_chain
+from tests.recorder import require_checked
 
 seeds = st.integers(0, 2**32)
 
 
 def some_graph(random: Random) -> Graph:
-    kind = random.randrange(3)
-    if kind == 0:
-        return random_graph(random)
-    return (
-        training_chain(random.randint(2, 7))
-        if kind == 1
-        else training_dag(random.randrange(99), random.randint(2, 6))
-    )
+    match random.randrange(3):
+        case 0:
+            return random_graph(random)
+        case 1:
+            return training_chain(random.randint(2, 7))
+    return training_dag(random.randrange(99), random.randint(2, 6))
 
 
 def recomputing_steps(random: Random, graph: Graph) -> list[int]:
-    """Return the given order with some recomputations.
-
-    Before some ops, some of what they read is made again, so that it need not be held.
-    """
+    """Before some ops, some of what they read is made again, so that it need not be held."""
     share, steps = random.random(), []
     for op in range(graph.n):
         steps += [int(p) for p in graph.predecessors[op] if random.random() < share and graph.recomputable[p]]
@@ -51,7 +47,6 @@ def some_steps(random: Random, graph: Graph) -> list[int]:
 
 
 def plain_result(graph: Graph, budget: int, **given: object) -> SolveResult:
-    """Return a result that holds the schedule without recomputation."""
     report = check(graph, range(graph.n))
     facts: dict[str, object] = {
         "status": SolveStatus.FEASIBLE,
@@ -67,17 +62,13 @@ def plain_result(graph: Graph, budget: int, **given: object) -> SolveResult:
 
 
 def require_order(frontier: Frontier) -> None:
-    """Check the order of points and bounds, and each point.
-
-    Points strictly rise in peak and fall in cost; bounds strictly rise in budget and fall.
-    """
+    """Points strictly rise in peak and fall in cost; bounds strictly rise in budget and fall."""
     peaks, costs = [p.peak_bytes for p in frontier], [p.cost for p in frontier]
     assert peaks == sorted(set(peaks)) and costs == sorted(set(costs), reverse=True)
     budgets, lows = [b for b, _ in frontier.bounds], [low for _, low in frontier.bounds]
     assert budgets == sorted(set(budgets)) and lows == sorted(set(lows), reverse=True)
     for point in frontier:
-        report = check(frontier.graph, point.schedule.steps.tolist(), budget_bytes=point.budget_bytes)
-        assert report.ok and (report.peak_bytes, report.cost) == (point.peak_bytes, point.cost)
+        require_checked(frontier.graph, point)
 
 
 def cheapest(schedules: Sequence[tuple[int, float]], budget: int) -> float:
@@ -248,13 +239,8 @@ def test_results_without_a_schedule_bring_bounds(chain: Graph) -> None:
     frontier.add_result(SolveResult(SolveStatus.CANCELLED, "test", 70, chain.base_cost, lower_bound=None))
     assert frontier.bounds == ((30, math.inf), (50, 20.0))
     assert frontier.infeasible_below == 30
-    assert [frontier.bound(b) for b in (29, 30, 31, 50, 51)] == [
-        math.inf,
-        math.inf,
-        20.0,
-        20.0,
-        chain.base_cost,
-    ]
+    bounds = [frontier.bound(budget) for budget in (29, 30, 31, 50, 51)]
+    assert bounds == [math.inf, math.inf, 20.0, 20.0, chain.base_cost]
 
 
 def test_a_value_that_is_not_a_number_is_no_bound(chain: Graph) -> None:
@@ -272,10 +258,7 @@ def test_a_graph_whose_ops_cost_nothing() -> None:
 
 
 def test_costs_that_differ_by_rounding_only_are_one_cost() -> None:
-    """Test a schedule of the same ops in another order: it is not new.
-
-    Its sum of costs rounds differently.
-    """
+    """The same ops in another order are not new, though their sum of costs rounds differently."""
     builder = GraphBuilder()
     for i, cost in enumerate((0.1, 0.2, 0.3, 0.7, 1.1)):
         builder.op(f"op{i}", (), (builder.value(f"v{i}", 5 - i),), cost=cost)

@@ -11,8 +11,6 @@ from checkmate.solvers.tolerances import round_up_if_whole
 
 
 class Recorder:
-    """Record every call by its name."""
-
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
 

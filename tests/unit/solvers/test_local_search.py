@@ -29,6 +29,23 @@ def peak_of(graph: Graph) -> int:
     return simulate(graph, Schedule.plain(graph)).peak_bytes
 
 
+def two_that_meet() -> Graph:
+    """``a`` is made once and read last, so it is held while ``c`` runs, which itself needs little."""
+    builder = GraphBuilder()
+    first, second, third = (builder.value(name, 5) for name in ("first", "second", "third"))
+    builder.op("a", [], [first], recomputable=False)
+    builder.op("b", [first], [second])
+    builder.op("c", [second], [third])
+    builder.op("d", [first, third], [])
+    return builder.build()
+
+
+def random_budget(random: Random, graph: Graph, below: int = 0) -> int:
+    """From ``below`` what some op needs to what keeping everything needs."""
+    low, high = working_set_bound(graph).bytes, peak_of(graph)
+    return random.randint(max(0, low - below), max(low, high))
+
+
 def search(graph: Graph, budget: int, moves: int, seed: int = 0) -> SequenceSearch:
     plain = np.arange(graph.n, dtype=np.int32)
     found = SequenceSearch(graph, build_model(graph), budget, plain, seed=seed)
@@ -41,8 +58,7 @@ def test_every_incumbent_passes_the_independent_check(seed: int) -> None:
     random = Random(seed)
     for _ in range(8):
         graph = random_graph(random, most_ops=14)
-        low, high = working_set_bound(graph).bytes, peak_of(graph)
-        budget = random.randint(low, max(low, high))
+        budget = random_budget(random, graph)
         recorder = Recorder(graph, budget)
         found = SequenceSearch(
             graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32), seed=seed
@@ -70,8 +86,7 @@ def test_finds_the_optimum_of_tiny_graphs(seed: int) -> None:
     random = Random(500 + seed)
     for i in range(5):
         graph = plain_graph(random) if i % 2 else random_graph(random, most_ops=5)
-        low, high = working_set_bound(graph).bytes, peak_of(graph)
-        budget = random.randint(low, max(low, high))
+        budget = random_budget(random, graph)
         exact = optimum(graph, budget)
         best = None if exact is None else exact.cost
         found = search(graph, budget, 20_000)

@@ -36,13 +36,11 @@ def some_graph(seed: int) -> Graph:
 
 
 def budgets(graph: Graph) -> list[int]:
-    """Return budgets from what some op needs to what keeping everything needs."""
     low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     return sorted({low, (low + high) // 2, max(low, high - 1), high})
 
 
 def solve(name: str, graph: Graph, budget: int, *, seconds: float = 2.0) -> SolveResult:
-    """Solve, and compare the result with the independent replay."""
     result = planning.solve(graph, budget, solver=name, options=SolveOptions(time_limit_s=seconds))
     assert result.solver == name and result.budget_bytes == budget
     if result.schedule is None:

@@ -10,9 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.ir import Graph, GraphBuilder, Schedule, SolveStatus
+from checkmate.ir import Graph, Schedule, SolveStatus
 from checkmate.memory.simulate import simulate
-from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.pathcut.cuts import Reach, heaviest_path
 from checkmate.solvers.pathcut.prover import PathCutSolver, ProofListener, Prover
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -21,7 +20,7 @@ from checkmate.solvers.sequence.local_search import SequenceSearch
 from tests.generated_graphs import random_layered
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
-from tests.unit.solvers.test_local_search import peak_of, plain_graph
+from tests.unit.solvers.test_local_search import peak_of, plain_graph, random_budget, two_that_meet
 
 SEEDS = range(15)
 
@@ -37,8 +36,7 @@ def test_never_above_the_exact_optimum(seed: int) -> None:
     random = Random(seed)
     for i in range(8):
         graph = plain_graph(random) if i % 2 else random_graph(random, most_ops=5)
-        low, high = working_set_bound(graph).bytes, peak_of(graph)
-        budget = random.randint(max(0, low - 1), max(low, high))
+        budget = random_budget(random, graph, below=1)
         exact = optimum(graph, budget)
         best = None if exact is None else exact.cost
         for rounds in (1, 6):
@@ -51,8 +49,7 @@ def test_never_above_a_schedule_of_a_graph_with_everything(seed: int) -> None:
     random = Random(100 + seed)
     for _ in range(8):
         graph = random_graph(random, most_ops=10)
-        low, high = working_set_bound(graph).bytes, peak_of(graph)
-        budget = random.randint(low, max(low, high))
+        budget = random_budget(random, graph)
         found = SequenceSearch(graph, build_model(graph), budget, np.arange(graph.n, dtype=np.int32))
         found.run(Listener(), until=math.inf, moves=3000)
         assert bound_of(graph, budget, 5) <= found.cost * (1 + 1e-9)
@@ -75,13 +72,7 @@ def test_a_start_that_meets_the_bound_is_optimal() -> None:
 
 
 def test_infeasible_is_proved_where_two_values_must_meet() -> None:
-    builder = GraphBuilder()
-    first, second, third = (builder.value(name, 5) for name in ("first", "second", "third"))
-    builder.op("a", [], [first], recomputable=False)
-    builder.op("b", [first], [second])
-    builder.op("c", [second], [third])
-    builder.op("d", [first, third], [])
-    result = PathCutSolver().solve(Problem(builder.build(), 12), SolveOptions(), Listener())
+    result = PathCutSolver().solve(Problem(two_that_meet(), 12), SolveOptions(), Listener())
     assert result.status is SolveStatus.INFEASIBLE
 
 

@@ -51,7 +51,6 @@ def outcome(prover: BackgroundProver) -> ProverState:
 
 @cache  # graphs are told apart by identity; those of this file stay
 def prove_here(graph: Graph, budget: int) -> Prover:
-    """Run the prover in this thread to its end."""
     prover = Prover(graph, budget)
     prover.run(ProofListener(), until=time.perf_counter() + STALL_S)
     return prover
@@ -135,7 +134,6 @@ def test_the_newest_budget_wins(kind: Callable[[Graph], BackgroundProver], left_
 def test_a_large_bound_is_never_heard_as_one_for_a_larger_budget(
     kind: Callable[[Graph], BackgroundProver],
 ) -> None:
-    """Test that a bound holds for the budget that was asked for last."""
     graph, random = CHAIN, Random(1)
     own = {budget: prove_here(graph, budget).bound for budget in range(30, 60, 10)}
     with kind(graph) as prover:

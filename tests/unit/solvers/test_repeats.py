@@ -43,7 +43,6 @@ def peak(graph: Graph, steps: np.ndarray | None = None) -> int:
 
 
 def schedules(graph: Graph, budget: int, **given: Any) -> list[np.ndarray]:
-    """Return all that the equal blocks of ``graph`` give for ``budget``."""
     blocks = blocks_of(graph)
     assert blocks is not None
     asked = {"until": math.inf, "cancelled": never, **given}

@@ -155,10 +155,7 @@ def test_a_kick_removes_a_recomputation_and_the_ops_that_only_it_needed() -> Non
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_kick_does_not_recompute_the_same_value_again(seed: int) -> None:
-    """Test a case in which greedy alone would drop the same value again.
-
-    It drops x or y while z is live, and x is the cheaper one to make again.
-    """
+    """Greedy alone would: it drops x or y while z is live, and x is the cheaper one to make again."""
     builder = GraphBuilder("choice")
     x, y, z = builder.value("x", 4), builder.value("y", 4), builder.value("z", 4)
     builder.op("x", [], [x], cost=1.0)

@@ -26,7 +26,7 @@ from checkmate.solvers.problem import Listener
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
-from tests.unit.solvers.test_local_search import peak_of, plain_graph
+from tests.unit.solvers.test_local_search import peak_of, plain_graph, random_budget
 
 ROUNDED = 1e-5  # costs that are not whole are rounded down by at most this share
 
@@ -53,8 +53,7 @@ def test_as_high_as_highs_and_never_above_the_optimum() -> None:
     try:
         for i in range(16):
             graph = plain_graph(random) if i % 2 else random_graph(random, most_ops=5)
-            low, high = working_set_bound(graph).bytes, peak_of(graph)
-            budget = random.randint(max(0, low - 1), max(low, high))
+            budget = random_budget(random, graph, below=1)
             exact = optimum(graph, budget)
             best = math.inf if exact is None else exact.cost
             for program in programs(graph, budget):

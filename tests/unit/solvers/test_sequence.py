@@ -111,7 +111,6 @@ def test_sizes_beyond_exact_floats_are_rounded_up_and_budgets_down() -> None:
 
 
 def needed(graph: Graph, op: int) -> set[int]:
-    """Return the ops that ``op`` needs, one edge after the other."""
     found: set[int] = set()
     todo = [op]
     while todo:

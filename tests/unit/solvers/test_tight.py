@@ -101,7 +101,6 @@ def test_the_paper_program_agrees_on_training_graphs() -> None:
 
 
 def test_an_op_may_take_over_fewer_inputs_than_die() -> None:
-    """Test two inputs that die beside one output. Only one of them is written over."""
     builder = GraphBuilder("add")
     a, b, c = builder.value("a", 4), builder.value("b", 4), builder.value("c", 4, keep=True)
     builder.op("make a", (), (a,), cost=1.0)

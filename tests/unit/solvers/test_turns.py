@@ -103,10 +103,7 @@ FAR, COST = 100.0, 110.0  # a bound that lacks more than a hundredth of the cost
 
 
 def turns(bounds: list[float | None], cost: float = COST) -> list[bool]:
-    """Return who has the core after each time (True: the search).
-
-    The question is asked ten times a second, with one bound each.
-    """
+    """Who has the core (True: the search), asked ten times a second, with one bound each."""
     core = SecondCore(begun=0.0)
     held = []
     for nth, bound in enumerate(bounds):

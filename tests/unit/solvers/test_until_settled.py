@@ -14,7 +14,6 @@ from checkmate.progress import never, silent
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return a clock's time, to be set."""
     now = [0.0]
     monkeypatch.setattr(progress_listener.time, "monotonic", lambda: now[0])
     return now

@@ -50,15 +50,11 @@ class Compiling:
         time.sleep(seconds)
         self.seconds += seconds
 
-    def close(self) -> None:
-        """Do nothing."""
+    def close(self) -> None: ...
 
 
 class RecordingListener(Listener):
-    """A listener that keeps what is reported, in order.
-
-    ``stop`` receives each kind of news and says whether to stop.
-    """
+    """Keeps what is reported, in order; ``stop`` receives each kind of news and says whether to stop."""
 
     def __init__(self, graph: Graph, budget: int, stop: Callable[[str], bool] = lambda kind: False) -> None:
         self.graph, self.budget, self.kinds, self.costs = graph, budget, [], []
@@ -165,8 +161,6 @@ def test_the_time_limit_of_auto_begins_when_it_can_search(sample: Graph, cold: C
 
 
 class Clock:
-    """The real clock, which a test may set forward."""
-
     def __init__(self) -> None:
         self.ahead = 0.0
 
