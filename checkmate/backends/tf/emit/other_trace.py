@@ -32,12 +32,18 @@ def for_traced_step(
     if traced.fingerprint == step_fingerprint(graph):
         return graph, result, ()
     steps = result.require_schedule().steps.tolist()
-    if _computed(traced) != _computed(graph):
-        raise _other_step(traced, graph, result)
-    carried = _with_costs_of(traced, graph)
+    same_ops = _computed(traced) == _computed(graph)
+    carried = _with_costs_of(traced, graph) if same_ops else traced
     found = check(carried, steps)
-    if not found.ok:
-        raise _other_step(traced, graph, result)
+    if not same_ops or not found.ok:
+        raise OtherStepError(
+            found=step_fingerprint(graph),
+            expected=traced.fingerprint,
+            graph_name=traced.name,
+            model=str(traced.origin.request.get("model", traced.name)),
+            batch_size=traced.batch_size,
+            budget_bytes=result.budget_bytes,
+        )
     changed = sum(_rules(carried, op) != _rules(graph, op) for op in range(carried.n))
     note = (
         "the graph was made on another device or with other kernels: the step was traced again, "
@@ -83,17 +89,6 @@ def _with_costs_of(traced: Graph, graph: Graph) -> Graph:
         cost_unit=graph.cost_unit,
         cost_origin=graph.cost_origin,
         metadata={**traced.metadata, **known},
-    )
-
-
-def _other_step(traced: Graph, graph: Graph, result: SolveResult) -> OtherStepError:
-    return OtherStepError(
-        found=step_fingerprint(graph),
-        expected=traced.fingerprint,
-        graph_name=traced.name,
-        model=str(traced.origin.request.get("model", traced.name)),
-        batch_size=traced.batch_size,
-        budget_bytes=result.budget_bytes,
     )
 
 

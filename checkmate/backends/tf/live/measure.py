@@ -21,6 +21,7 @@ from checkmate.backends.tf.allocator.learn import learned_by_op, learned_workspa
 from checkmate.backends.tf.devices import emitted, has_meter, peak_bytes, reset_peak, warms_up
 from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.live.trace import LiveStep
+from checkmate.backends.tf.memory_check import first_line_of
 from checkmate.backends.tf.node_times import node_seconds
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
@@ -206,28 +207,27 @@ def _traces(
     # Functions compiled earlier keep constants in the device's memory, which would count; collect them first.
     gc.collect()
     found: list[StepTrace] = []
+
+    def run() -> None:
+        tf.nest.map_structure(_wait, function(*arguments))
+
     try:
         function = compiled(arguments)
         with restored(step.folded.traced.variables):
             if warms_up(device):
-                tf.nest.map_structure(_wait, function(*arguments))
+                run()
             while not found or not known.enough(found):
-                found.append(
-                    trace_run(lambda: tf.nest.map_structure(_wait, function(*arguments)), device=device)
-                )
+                found.append(trace_run(run, device=device))
     except tf.errors.ResourceExhaustedError as error:
         raise OutOfMemoryError(
             "the training step does not fit the device's memory", hint="use a smaller batch or budget"
         ) from error
     except tf.errors.OpError as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        first = first_line_of(error)
         if "cycle" in str(error).lower():
             raise CycleError(f"TensorFlow rejected the emitted order: {first}") from error
-        hint = (
-            "stop other profilers first"
-            if isinstance(error, tf.errors.AlreadyExistsError)
-            else "use a smaller batch"
-        )
+        profiled = isinstance(error, tf.errors.AlreadyExistsError)
+        hint = "stop other profilers first" if profiled else "use a smaller batch"
         raise ProfileError(f"the training step could not be measured: {first}", hint=hint) from error
     if device == "gpu" and not any(trace.memory for trace in found):
         raise ProfileError(

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.devices import deterministic, is_not_deterministic
 from checkmate.backends.tf.emit.ordered import ordered_step
-from checkmate.backends.tf.memory_check import explain_exhausted_memory
+from checkmate.backends.tf.memory_check import explain_exhausted_memory, first_line_of
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.trace import step_function
 from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
@@ -90,15 +90,14 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
         with explain_exhausted_memory("the step"):
             return function(*batch)
     except tf.errors.OpError as error:
-        text = str(error).strip().splitlines()
-        first = text[0][:300] if text else type(error).__name__
         if "cycle" in str(error).lower():
             raise CycleError(
-                f"TensorFlow rejected the emitted order: {first}",
+                f"TensorFlow rejected the emitted order: {first_line_of(error)}",
                 hint="report the model; "
                 "--device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
             ) from error
-        raise CheckmateError(f"the step failed to run: {first}", hint="use a smaller batch") from error
+        said = f"the step failed to run: {first_line_of(error)}"
+        raise CheckmateError(said, hint="use a smaller batch") from error
 
 
 def run_deterministically(kind: str, made: Callable[[], Callable[[], _T]]) -> tuple[_T, str]:
