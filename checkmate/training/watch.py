@@ -27,11 +27,9 @@ def reading_of(planner: Planner, layout: BatchLayout) -> MeterReading:
     if plan is None or not plan.peak_bytes or plan.step is None:
         return MeterReading()
     meter = meter_of(plan.step.graph)
-    return (
-        MeterReading(peak_bytes(meter), held_by_others(plan.step.graph))
-        if has_meter(meter)
-        else MeterReading()
-    )
+    if not has_meter(meter):
+        return MeterReading()
+    return MeterReading(peak_bytes(meter), held_by_others(plan.step.graph))
 
 
 def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterReading) -> bool:
