@@ -93,7 +93,8 @@ def with_addresses(window, qtbot):
 
 def settle(window, qtbot) -> None:
     drawn(window, qtbot)
-    qtbot.waitUntil(lambda: not window.explorer.allocator.waiting, timeout=20000)
+    placing, later = window.explorer.placing, window.explorer.allocator._later
+    qtbot.waitUntil(lambda: not placing.busy and not later.isActive(), timeout=20000)
     drawn(window, qtbot)
 
 

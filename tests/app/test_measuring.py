@@ -62,9 +62,9 @@ def test_estimates_are_explored_until_the_measured_costs_come(window, qtbot, dev
     exploration = window.session.exploration
     estimated(window, qtbot, device)
     assert window.explorer.isVisible() and window.measuring.isVisible() and not window._export.isEnabled()
-    assert "estimates" in window.measuring.text and "wait" in window.explorer.solving._status.text()
+    assert "estimates" in window.measuring._words.text() and "wait" in window.explorer.solving._status.text()
     device.says(JobProgress, progress=Progress("measure", 3.0, 11.0, "run 2"))
-    assert "run 2" in window.measuring.text
+    assert "run 2" in window.measuring._words.text()
     with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
         device.says(ProfiledGraph, model(2.0))
     assert exploration.graph.base_cost == model(2.0).base_cost and not exploration.passing

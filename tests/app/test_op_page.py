@@ -18,7 +18,7 @@ from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
 from checkmate.memory.suggestions import SuggestionKind
 from checkmate.units import format_bytes
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import link_texts, open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # many windows, a second each
 
@@ -74,21 +74,21 @@ def test_links_lead_to_producers_and_readers_and_back(window, qtbot, chain_open)
     graph, inspector = window.session.exploration.graph, window.explorer.inspector
     window.selection.select(5)
     inputs = sorted(graph.ops[5].inputs, key=lambda value: -graph.values[value].bytes)
-    assert [text[1] for text in inspector.read.texts] == [graph.values[value].name for value in inputs]
+    assert [text[1] for text in link_texts(inspector.read)] == [graph.values[value].name for value in inputs]
     first = inspector.read.links[0]
     window.explorer.area.docks["inspector"].setFloating(True)
     window.explorer.area.docks["inspector"].resize(380, 900)
     qtbot.wait(100)
-    qtbot.mouseClick(inspector.read.buttons[0], LEFT)
+    qtbot.mouseClick(inspector.read.lines[0].name, LEFT)
     assert (window.selection.op, window.selection.value) == (first.op, first.value)
     assert graph.producer[first.value] == first.op and first.value in graph.ops[5].inputs
-    marked = [button for button in inspector.made.buttons if button.isChecked()]
+    marked = [line.name for line in inspector.made.lines if line.name.isChecked()]
     assert [button.whole for button in marked] == [graph.values[first.value].name]
     number = next(place for place, link in enumerate(inspector.readers.links) if link.op == 5)
     for key in (Qt.Key.Key_Space, Qt.Key.Key_Return):
         window.selection.select(first.op)
-        inspector.readers.buttons[number].setFocus()
-        qtbot.keyClick(inspector.readers.buttons[number], key)
+        inspector.readers.lines[number].name.setFocus()
+        qtbot.keyClick(inspector.readers.lines[number].name, key)
         assert window.selection.op == 5 and not window.playhead.playing
     assert window.explorer.layers._list.currentIndex().data() == graph.ops[5].group
     window.explorer.area.docks["inspector"].setFloating(False)
@@ -99,9 +99,9 @@ def test_a_value_that_is_made_can_be_selected_as_a_band(window, qtbot) -> None:
     open_chain(window, qtbot)
     window.selection.select(4)
     inspector, graph = window.explorer.inspector, window.session.exploration.graph
-    qtbot.mouseClick(inspector.made.buttons[0], LEFT)
+    qtbot.mouseClick(inspector.made.lines[0].name, LEFT)
     assert (window.selection.op, window.selection.value) == (4, graph.ops[4].outputs[0])
-    assert inspector.made.buttons[0].isChecked()
+    assert inspector.made.lines[0].name.isChecked()
     qtbot.wait(100)
     bands = window.explorer.curve.answering
     chosen = np.flatnonzero(window.explorer.curve.bands._is_selected(bands))

@@ -15,7 +15,7 @@ from app.presenters.wording import as_sentence
 from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.ir.graph import GraphBuilder, Phase
 from checkmate.units import format_bytes, parse_bytes
-from tests.app.windows import open_chain, training_chain
+from tests.app.windows import link_texts, open_chain, training_chain
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_ops_page_cuts_nothing_and_says_how_much_it_leaves_out(window, explor
     window.selection.select(0)
     rows = dict(facts(exploration.shown, 0))
     assert rows["computed"] == "↻ 9 times, at steps 1, 3, 5, 7, 9, 11 and 3 more"
-    assert inspector.readers.texts[-1][1] == "3 more times, last at step 18"
+    assert link_texts(inspector.readers)[-1][1] == "3 more times, last at step 18"
     texts = [one for one in inspector._area.findChildren(QLabel) if one.isVisible() and one.wordWrap()]
     assert len(texts) > 3
     qtbot.waitUntil(lambda: all(one.heightForWidth(one.width()) <= one.height() for one in texts))

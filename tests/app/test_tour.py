@@ -38,7 +38,7 @@ def test_the_tour_goes_to_every_panel_and_back(window, qtbot) -> None:
     targets = pointed_at(window)
     for number, stop in enumerate(STOPS):
         qtbot.wait(20)
-        assert window.tour.at == number and stop.title in window.tour.card.text
+        assert window.tour.at == number and window.tour.card._title.text() == stop.title
         ring = window.tour._ring.geometry()
         inside = place_in(window, targets[stop.place]) & window.rect()
         assert ring.contains(inside.center())
@@ -81,7 +81,9 @@ def test_panels_stay_in_use_and_the_first_stop_tries_a_budget(window, exploratio
     assert window.tour.at == 0
     window.tour._go(1)
     window.tour._go(1)
-    assert f"In this schedule {exploration.shown.schedule.recomputations} step" in window.tour.card.text
+    assert (
+        f"In this schedule {exploration.shown.schedule.recomputations} step" in window.tour.card._words.text()
+    )
     qtbot.waitUntil(window.what_ifs.stack.canUndo, timeout=20000)
     qtbot.keyClick(window, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     assert exploration.budget_bytes == exploration.opened_at.budget_bytes and window.tour.at == 2

@@ -12,7 +12,7 @@ from app.state.solve import BudgetStanding, Standing
 from checkmate import planning
 from checkmate.ir.graph import Graph, GraphBuilder
 from checkmate.solvers.constraints import Constraints
-from tests.app.windows import training_chain
+from tests.app.windows import link_texts, training_chain
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -141,7 +141,7 @@ def test_a_click_on_an_op_says_why_and_leads_there(window, exploration, qtbot) -
     dock.resize(380, 900)
     qtbot.wait(100)
     again = exploration.shown.runs.recomputations_of(op)[0]
-    dropped, fullest, made, read = inspector.again.texts[:4]
+    dropped, fullest, made, read = link_texts(inspector.again)[:4]
     assert dropped[:2] == (f"step {again.freed_after + 1}", "Dropped after this step")
     assert dropped[3].startswith("Memory was") and "% of the budget" in dropped[3]
     assert made[:2] == (f"step {again.step + 1}", "Computed again") and read[2] == "reads it"
@@ -149,10 +149,10 @@ def test_a_click_on_an_op_says_why_and_leads_there(window, exploration, qtbot) -
     for button, step in zip(inspector.again.steps, named, strict=False):
         qtbot.mouseClick(button, LEFT)
         assert (window.playhead.step, window.selection.op) == (step, op)
-    qtbot.mouseClick(inspector.again.buttons[0], LEFT)  # words alone lead nowhere
+    qtbot.mouseClick(inspector.again.lines[0].name, LEFT)  # words alone lead nowhere
     assert window.selection.op == op
     assert fullest[1] == exploration.graph.ops[int(exploration.shown.schedule.steps[again.fullest_step])].name
-    qtbot.mouseClick(inspector.again.buttons[1], LEFT)
+    qtbot.mouseClick(inspector.again.lines[1].name, LEFT)
     assert exploration.graph.ops[window.selection.op].name == fullest[1]
     once = next(iter(set(range(exploration.graph.n)) - exploration.shown.recomputed_ops))
     window.selection.select(once)
@@ -164,15 +164,15 @@ def test_the_words_follow_the_budget(window, exploration, qtbot) -> None:
     op = in_budget(window)
     again = window.explorer.inspector.again
     click_op(window, qtbot, op)
-    assert "of the budget" in again.texts[0][3]
+    assert "of the budget" in link_texts(again)[0][3]
     shown = exploration.shown
     exploration.set_budget(exploration.plain.peak_bytes)
     exploration.show_now()
     assert again.isHidden()  # all is kept
     exploration.show(shown)
-    assert "of this schedule's peak" in again.texts[0][3]
+    assert "of this schedule's peak" in link_texts(again)[0][3]
     exploration.set_budget(shown.peak_bytes)
-    assert "100\u00a0% of the budget" in again.texts[0][3]
+    assert "100\u00a0% of the budget" in link_texts(again)[0][3]
 
 
 def test_a_readers_step_moves_the_playhead(window, qtbot) -> None:
@@ -180,7 +180,7 @@ def test_a_readers_step_moves_the_playhead(window, qtbot) -> None:
     readers = window.explorer.inspector.readers
     click_op(window, qtbot, op)
     for number, key in ((1, Qt.Key.Key_Space), (0, Qt.Key.Key_Return)):
-        readers.steps[number].setFocus()
-        qtbot.keyClick(readers.steps[number], key)
+        readers.lines[number].step.setFocus()
+        qtbot.keyClick(readers.lines[number].step, key)
         assert window.playhead.step == readers.links[number].step and window.selection.op == op
-        assert readers.texts[number][2] == "now" and not window.playhead.playing
+        assert link_texts(readers)[number][2] == "now" and not window.playhead.playing

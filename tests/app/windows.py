@@ -12,6 +12,7 @@ from app.models.exploration import Exploration
 from app.models.session import Session
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme, ThemeChoice
+from app.views.panels.op_tables import LinkTable
 from app.views.window.main_window import MainWindow
 from checkmate import planning
 from checkmate.ir.graph import Graph, GraphBuilder, Phase
@@ -93,3 +94,9 @@ def pixels(widget: QWidget) -> NDArray[np.uint32]:
 def at_four(**more) -> Graph:
     """A chain whose sizes are those of batch 4."""
     return dataclasses.replace(training_chain(), batch_size=4, **more)
+
+
+def link_texts(table: LinkTable) -> list[tuple[str, str, str, str]]:
+    """Role, name, figure and detail of each link in a table of the inspector."""
+    lines = table.lines[: len(table.links)]
+    return [(one.role.text(), one.name.whole, one.figure.text(), one.detail.text()) for one in lines]

@@ -143,9 +143,9 @@ class User:
             window.selection.select(max(ops, key=lambda op: len(facts(shown, op))))  # its rows stay
         window.selection.select(self._pick.choice(ops))
         for box in [box for box in layout.boxes if box.can_open][:1]:
-            graph_view.toggle(box.key)
+            graph_view.open_box(box)
             turn()
-            graph_view.toggle(box.key)
+            graph_view.fold(graph_view._frame_of(box.column + 0.5))
         graph_view.fit()
         window.explorer.transport.go_to_peak()
         palette = window.open_palette()

@@ -176,9 +176,6 @@ class GraphView(QWidget):
         self._on_constraints()
         self._on_shown()
 
-    def toggle(self, key: tuple[int, int]) -> None:
-        self._open_by_hand(self._opened ^ {key})
-
     def open_box(self, box: Box, *, every: bool = False) -> None:
         """Of equal blocks, open the block of the selected op, or ``every`` one."""
         if self._folding is not None and box.can_open:

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 from app.presenters.op_page import NeedRow, OpLink
 from app.presenters.wording import short_name, signed_bytes
 from app.views.common.texts import ElidedLabel, ElidedLink, Link
-from app.views.common.widgets import label
+from app.views.common.widgets import called, label
 from checkmate.units import format_bytes
 
 _LONGEST = 200  # characters; a name is cut to its place, not before
@@ -26,26 +26,27 @@ class _LinkLine:
     figure: QLabel
     detail: QLabel
 
-    def fill(self, link: OpLink, *, marked: bool) -> None:
-        leads = link.op >= 0
+    def show(self, link: OpLink | None, selected: int) -> None:
+        """Show a link, marked if it leads to the value ``selected``; None: hide the row."""
+        if link is None:
+            for part in (self.role, self.step, self.name, self.figure, self.detail):
+                part.hide()
+            return
+        leads, marked = link.op >= 0, 0 <= selected == link.value
+        self.role.setVisible(link.step < 0)
+        self.step.setVisible(link.step >= 0)
+        self.name.show()
+        self.figure.show()
+        self.detail.setVisible(bool(link.detail))
         self.role.setText(link.role)
         self.step.setText(link.role)
-        self.step.setToolTip(f"Go to {link.role}")
-        self.step.setAccessibleName(f"Go to {link.role}")
+        called(self.step, f"Go to {link.role}", f"Go to {link.role}")
         self.name.set_whole(short_name(link.name, _LONGEST) if leads else link.name, link.name)
         self.name.setEnabled(leads)
         self.name.setCheckable(marked)
         self.name.setChecked(marked)
         self.figure.setText(link.figure)
         self.detail.setText(link.detail)
-
-    def show_parts(self, link: OpLink | None) -> None:
-        seen = link is not None
-        self.role.setVisible(link is not None and link.step < 0)
-        self.step.setVisible(link is not None and link.step >= 0)
-        self.name.setVisible(seen)
-        self.figure.setVisible(seen)
-        self.detail.setVisible(link is not None and bool(link.detail))
 
 
 class LinkTable(QWidget):
@@ -68,23 +69,7 @@ class LinkTable(QWidget):
         self._grid.setHorizontalSpacing(8)
         self._grid.setColumnStretch(1, 1)
         self._grid.addWidget(label(title, muted=True), 0, 0, 1, 3)
-        self._lines: list[_LinkLine] = []
-
-    @property
-    def buttons(self) -> list[ElidedLink]:
-        return [line.name for line in self._lines[: len(self.links)]]
-
-    @property
-    def steps(self) -> list[Link]:
-        """Return the links to steps, from the first row; others are hidden."""
-        return [line.step for line in self._lines[: len(self.links)]]
-
-    @property
-    def texts(self) -> list[tuple[str, str, str, str]]:
-        return [
-            (line.role.text(), line.name.whole, line.figure.text(), line.detail.text())
-            for line in self._lines[: len(self.links)]
-        ]
+        self.lines: list[_LinkLine] = []
 
     def show_links(self, links: Sequence[OpLink], selected: int = -1) -> None:
         """Show some links; the one to the value ``selected`` is marked."""
@@ -95,16 +80,13 @@ class LinkTable(QWidget):
         self.links = tuple(links[:_MOST])
         if len(links) > _MOST:
             self.links += (OpLink("", f"and {len(links) - _MOST} more", ""),)
-        while len(self._lines) < len(self.links):
+        while len(self.lines) < len(self.links):
             self._add_line()
-        for number, line in enumerate(self._lines):
-            link = self.links[number] if number < len(self.links) else None
-            line.show_parts(link)
-            if link is not None:
-                line.fill(link, marked=0 <= selected == link.value)
+        for number, line in enumerate(self.lines):
+            line.show(self.links[number] if number < len(self.links) else None, selected)
 
     def _add_line(self) -> None:
-        number = len(self._lines)
+        number = len(self.lines)
         detail = label("", muted=True, wrap=True)
         line = _LinkLine(label("", muted=True), Link(), ElidedLink(), label(""), detail)
         line.step.clicked.connect(lambda: self.sought.emit(self.links[number].step))
@@ -115,10 +97,10 @@ class LinkTable(QWidget):
             self._grid.addWidget(part, 2 * number + 1, column)
         self._grid.addWidget(line.step, 2 * number + 1, 0)
         self._grid.addWidget(line.detail, 2 * number + 2, 1, 1, 2)
-        self._lines.append(line)
+        self.lines.append(line)
 
     def _on_clicked(self, number: int) -> None:
-        link, button = self.links[number], self._lines[number].name
+        link, button = self.links[number], self.lines[number].name
         button.setChecked(button.isCheckable())  # a click on the marked one leaves its mark
         self.wanted.emit(link.op, link.value)
 
@@ -129,38 +111,26 @@ class NeedTable(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.rows: tuple[NeedRow, ...] = ()
-        self._title = label("", wrap=True)
+        self.title = label("", wrap=True)
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 8, 8, 0)
         self._grid.setVerticalSpacing(3)
         self._grid.setColumnStretch(1, 1)
-        self._grid.addWidget(self._title, 0, 0, 1, 3)
-        self._lines: list[tuple[QLabel, ElidedLabel, QLabel]] = []
-
-    @property
-    def title(self) -> str:
-        return self._title.text()
-
-    @property
-    def texts(self) -> list[tuple[str, str, str]]:
-        return [
-            (role.text(), name.whole, figure.text())
-            for role, name, figure in self._lines
-            if not figure.isHidden()
-        ]
+        self._grid.addWidget(self.title, 0, 0, 1, 3)
+        self.lines: list[tuple[QLabel, ElidedLabel, QLabel]] = []
 
     def show_rows(self, rows: Sequence[NeedRow]) -> None:
         if tuple(rows) == self.rows:
             return
         self.rows = tuple(rows)
-        self._title.setText(f"To run, it needs {format_bytes(sum(row.bytes for row in rows))} in memory:")
+        self.title.setText(f"To run, it needs {format_bytes(sum(row.bytes for row in rows))} in memory:")
         seen = list(rows[:_MOST])
         rest = rows[_MOST:]
         if rest:
             seen.append(NeedRow("", f"and {len(rest)} more", sum(row.bytes for row in rest)))
-        while len(self._lines) < len(seen):
+        while len(self.lines) < len(seen):
             self._add_line()
-        for number, line in enumerate(self._lines):
+        for number, line in enumerate(self.lines):
             for part in line:
                 part.setVisible(number < len(seen))
             if number < len(seen):
@@ -174,5 +144,5 @@ class NeedTable(QWidget):
         line[1].setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         line[2].setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         for column, part in enumerate(line):
-            self._grid.addWidget(part, len(self._lines) + 1, column)
-        self._lines.append(line)
+            self._grid.addWidget(part, len(self.lines) + 1, column)
+        self.lines.append(line)

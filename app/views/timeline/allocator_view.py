@@ -49,10 +49,6 @@ class AllocatorView(PointedPlot):
         self._color()
         placing.changed.connect(self._later.start)
 
-    @property
-    def waiting(self) -> bool:
-        return self._placing.busy or self._later.isActive()
-
     def _color(self) -> None:
         super()._color()
         theme, solid = self._theme, Qt.PenStyle.SolidLine

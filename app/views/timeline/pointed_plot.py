@@ -121,11 +121,6 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
         ):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width))
 
-    def share_axis(self, shared: bool) -> None:
-        item = self.getPlotItem()
-        if shared is item.getAxis("bottom").isVisible():
-            item.showAxis("bottom", not shared)
-
     def _show_heights(self, highest: float) -> None:
         self._highest = highest
         low, high = self._span.heights[self._scale]

@@ -188,7 +188,7 @@ class Explorer(QWidget):
     def _show_addresses(self) -> None:
         wanted = self.span.with_addresses
         if wanted is self.allocator.isHidden():
-            self.curve.share_axis(wanted)
+            self.curve.getPlotItem().showAxis("bottom", not wanted)  # it is shared
             self.allocator.setVisible(wanted)
             self.area.want_high_timeline(wanted)
 

@@ -92,10 +92,6 @@ class MeasuringBar(QWidget):
         session.progressed.connect(self._on_progress)
         session.exploration.passing_changed.connect(self._on_passing)
 
-    @property
-    def text(self) -> str:
-        return self._words.text()
-
     def _on_keep(self) -> None:
         self.keep.setEnabled(False)
         self._session.cancel_device()

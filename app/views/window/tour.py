@@ -186,10 +186,6 @@ class _Card(QFrame):
         self._words.setText(words)
         self.setAccessibleDescription(words)
 
-    @property
-    def text(self) -> str:
-        return f"{self._title.text()}. {self._words.text()}"
-
     def fit(self) -> None:
         self._words.setMinimumHeight(0)  # below which it would not say what it needs
         self._words.setFixedHeight(self._words.heightForWidth(_WORDS))
