@@ -25,6 +25,7 @@ from app.presenters.matrix_image import (
     held_image,
     in_order_of,
 )
+from app.views.panels.bar_rows import MARK
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from tests.app.windows import button, smaller, training_chain
@@ -117,7 +118,7 @@ def test_every_view_shows_the_comparison_until_it_ends(window, exploration, foun
     assert explorer.comparison.other is exploration.plain and explorer.compare_bar.isVisible()
     assert "recomputed only in A" in explorer.compare_bar.text()
     assert all(view.grab().toImage() != image for view, image in zip(views, before, strict=True))
-    marks = [explorer.schedules.mark_of(row.found) for row in explorer.schedules.rows]
+    marks = [explorer.schedules._list.item(row.found).data(0, MARK) for row in explorer.schedules.rows]
     assert sorted(filter(None, marks)) == ["A", "B"]
     explorer.compare_bar.swap.click()
     assert exploration.shown is exploration.plain and explorer.comparison.other is found

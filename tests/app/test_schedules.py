@@ -112,7 +112,7 @@ def test_what_is_filled_in_neither_hides_the_baselines_nor_changes_what_is_shown
         share = share_text(row.found.peak_bytes / plain.peak_bytes)
         assert row.name == f"{share} · {cost_text(row.found.overhead)}" and "%" in row.name
     tree = panel_of(window)._list
-    assert not tree.head(RowGroup.FRONTIER).isExpanded() and tree.head(RowGroup.BASELINES).isExpanded()
+    assert not tree.heads[RowGroup.FRONTIER].isExpanded() and tree.heads[RowGroup.BASELINES].isExpanded()
 
 
 def test_a_better_schedule_is_offered_and_a_click_shows_it(window, exploration, qtbot) -> None:
@@ -189,7 +189,7 @@ def test_a_clicked_schedule_stays_while_others_are_found(window, exploration, qt
 def test_groups_fold_and_a_folded_one_says_what_of_it_is_on_screen(window, qtbot, chain_open) -> None:
     filled(window, qtbot)
     tree = panel_of(window)._list
-    head = tree.head(RowGroup.FRONTIER)
+    head = tree.heads[RowGroup.FRONTIER]
     at = tree.visualItemRect(head).center()
     qtbot.mouseClick(tree.viewport(), Qt.MouseButton.LeftButton, pos=at)
     assert head.isExpanded()

@@ -65,10 +65,10 @@ class ScheduleTree(QTreeWidget):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._delegate = _ScheduleDelegate(theme)
         self.setItemDelegate(self._delegate)
-        self._heads = {group: QTreeWidgetItem(self, [group.value]) for group in RowGroup}
+        self.heads = {group: QTreeWidgetItem(self, [group.value]) for group in RowGroup}
         self._items: dict[bytes, QTreeWidgetItem] = {}
         self._rows: dict[bytes, ScheduleRow] = {}
-        for group, head in self._heads.items():
+        for group, head in self.heads.items():
             head.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable)
             head.setExpanded(group is not RowGroup.FRONTIER)
         self.itemClicked.connect(self._on_clicked)
@@ -91,9 +91,6 @@ class ScheduleTree(QTreeWidget):
     def rows(self) -> list[ScheduleRow]:
         return list(self._rows.values())
 
-    def head(self, group: RowGroup) -> QTreeWidgetItem:
-        return self._heads[group]
-
     def item(self, found: ListedSchedule) -> QTreeWidgetItem | None:
         return self._items.get(found.key)
 
@@ -113,7 +110,7 @@ class ScheduleTree(QTreeWidget):
                 self._rebuild(groups)
             for key, row in rows.items():
                 self._set(self._items[key], row)
-            for group, head in self._heads.items():
+            for group, head in self.heads.items():
                 head.setData(0, FIGURE, str(len(groups[group]) or ""))
         self._tell_folded()
 
@@ -130,7 +127,7 @@ class ScheduleTree(QTreeWidget):
     def _rebuild(self, groups: Mapping[RowGroup, tuple[ScheduleRow, ...]]) -> None:
         at, current = self.verticalScrollBar().value(), self.current()
         self._items = {}
-        for group, head in self._heads.items():
+        for group, head in self.heads.items():
             while (child := head.child(0)) is not None:  # PySide never frees what takeChildren() returns
                 head.removeChild(child)
             items = [QTreeWidgetItem() for _ in groups[group]]
@@ -170,7 +167,7 @@ class ScheduleTree(QTreeWidget):
     def _tell_folded(self) -> None:
         shown = None if self._shown is None else self._rows.get(self._shown)
         with QSignalBlocker(self):
-            for group, head in self._heads.items():
+            for group, head in self.heads.items():
                 opened, filled = head.isExpanded(), head.childCount() > 0
                 head.setText(0, f"{'▾' if opened else '▸'} {group.value}")
                 head.setData(0, Qt.ItemDataRole.AccessibleTextRole, group.value)

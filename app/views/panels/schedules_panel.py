@@ -13,7 +13,6 @@ from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.texts import ElidedLabel
 from app.views.common.widgets import NO_EDGES, called, command_button, fill, in_row, push_button
-from app.views.panels.bar_rows import MARK
 from app.views.panels.schedule_tree import ScheduleTree
 from app.workers.background import later, on
 from checkmate.ir.graph import Graph
@@ -65,10 +64,6 @@ class SchedulesPanel(Panel):
     @property
     def rows(self) -> list[ScheduleRow]:
         return self._list.rows
-
-    def mark_of(self, found: ListedSchedule) -> str:
-        item = self._list.item(found)
-        return "" if item is None else item.data(0, MARK) or ""
 
     def _on_news(self) -> None:
         if not self._soon.isActive():
