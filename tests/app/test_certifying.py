@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from checkmate.formats.schedule import read_certificate, write_certificate
@@ -14,7 +12,7 @@ from tests.app.windows import open_chain
 pytestmark = pytest.mark.heavy
 
 
-def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path: Path, chain_open) -> None:
+def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path, chain_open) -> None:
     shown, path, told = window.session.exploration.shown, tmp_path / "c.json", []
     window.session.noticed.connect(told.append)
     window.certifying.begin(shown, path)
@@ -26,7 +24,7 @@ def test_a_certificate_is_saved_and_holds(window, qtbot, tmp_path: Path, chain_o
     assert window.certifying.progress is None
 
 
-def test_what_is_cancelled_writes_nothing(window, qtbot, tmp_path: Path, chain_open) -> None:
+def test_what_is_cancelled_writes_nothing(window, qtbot, tmp_path, chain_open) -> None:
     path = tmp_path / "c.json"
     window.certifying.begin(window.session.exploration.shown, path)
     window.certifying.progress.canceled.emit()  # as its button does
@@ -43,7 +41,7 @@ def test_what_ifs_and_an_empty_window_are_refused(window, qtbot) -> None:
     assert "what-ifs" in window.statusBar().currentMessage()
 
 
-def test_a_false_certificate_is_refused_whatever_its_process_says(window, qtbot, tmp_path: Path) -> None:
+def test_a_false_certificate_is_refused_whatever_its_process_says(window, qtbot, tmp_path) -> None:
     open_chain(window, qtbot)
     shown, path, certifying = window.session.exploration.shown, tmp_path / "c.json", window.certifying
     made = certify(shown.graph, shown.peak_bytes, known_cost=shown.cost, seconds=30.0)

@@ -42,6 +42,13 @@ def profiled(window, exploration, qtbot):
     return window
 
 
+def export_dialog(qtbot, session, parent=None) -> ExportDialog:
+    dialog = ExportDialog(session, parent)
+    qtbot.addWidget(dialog)
+    dialog.show()
+    return dialog
+
+
 @pytest.mark.parametrize(
     "stages",
     [
@@ -54,9 +61,7 @@ def profiled(window, exploration, qtbot):
 def test_device_process_killed_while_it_exports(stages, profiled, qtbot, tmp_path) -> None:
     session = profiled.session
     shown, folder = session.exploration.shown, tmp_path / "out"
-    dialog = ExportDialog(session, profiled)
-    qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = export_dialog(qtbot, session, profiled)
     dialog.findChildren(QLineEdit)[0].setText(str(folder))
     dialog.findChildren(QLineEdit)[1].setText("1GiB")
     messages: list[str] = []
@@ -93,9 +98,7 @@ def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp
     wider = tuple(replace(value, shape=value.shape and (*value.shape, 1)) for value in graph.values)
     session.use_graph(replace(graph, values=(replace(wider[0], bytes=wider[0].bytes + 8), *wider[1:])))
     qtbot.waitUntil(lambda: exploration.shown is not None, timeout=60000)
-    dialog = ExportDialog(session, window)
-    qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = export_dialog(qtbot, session, window)
     dialog.findChildren(QLineEdit)[0].setText(str(tmp_path / "out"))
     with qtbot.waitSignal(session.step_changed, timeout=240000):
         button(dialog, "Export and verify").click()
@@ -114,9 +117,7 @@ def test_a_schedule_that_measures_over_the_budget_is_replaced(profiled, qtbot, t
     session, exploration = profiled.session, profiled.session.exploration
     asked, plain = exploration.plain, exploration.plain.peak_bytes
     exploration.show(asked)
-    dialog = ExportDialog(session, profiled)
-    qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = export_dialog(qtbot, session, profiled)
     folder, budget = tmp_path / "out", int(0.97 * plain)  # its chunks need more
     dialog.findChildren(QLineEdit)[0].setText(str(folder))
     dialog.findChildren(QLineEdit)[1].setText(f"{budget}")
@@ -191,8 +192,7 @@ def smaller(session) -> SolveResult:
 
 def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> None:
     session, sent, _ = exporting
-    dialog = ExportDialog(session)
-    qtbot.addWidget(dialog)
+    dialog = export_dialog(qtbot, session)
     folder, budget = dialog.findChildren(QLineEdit)
     folder.setText(str(tmp_path / "out"))
     default = default_budget(session.exploration.shown, session.exploration.budget_bytes)
@@ -213,8 +213,7 @@ def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> Non
     result = smaller(session)
     exploration.show(exploration.what_if.found(result))
     assert default_budget(exploration.shown, result.budget_bytes) == result.budget_bytes
-    again = ExportDialog(session)
-    qtbot.addWidget(again)
+    again = export_dialog(qtbot, session)
     button(again, "Export and verify").click()
     assert sent[-1].budget.bytes_ == max(exploration.budget_bytes, exploration.shown.peak_bytes)
 
@@ -227,8 +226,7 @@ def test_a_graph_for_xla_says_so_and_is_exported_for_a_share(exporting, qtbot, w
     assert window._facts.text().endswith("compiled by XLA") and "other bytes" in window._facts.toolTip()
     exploration, result = session.exploration, smaller(session)
     exploration.show(exploration.what_if.found(result))
-    dialog = ExportDialog(session)
-    qtbot.addWidget(dialog)
+    dialog = export_dialog(qtbot, session)
     assert "XLA compiles it where it is loaded" in said(dialog)
     budget = dialog.findChildren(QLineEdit)[1]
     assert budget.text().endswith("%")
@@ -240,9 +238,7 @@ def test_a_graph_for_xla_says_so_and_is_exported_for_a_share(exporting, qtbot, w
 
 def test_return_in_a_field_begins_the_export(exporting, qtbot, tmp_path: Path) -> None:
     session, sent, _ = exporting
-    dialog = ExportDialog(session)
-    qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = export_dialog(qtbot, session)
     folder, _ = dialog.findChildren(QLineEdit)
     folder.setText(str(tmp_path / "out"))
     qtbot.keyClick(folder, Qt.Key.Key_Return)  # opened the folder chooser before
@@ -257,8 +253,7 @@ def named(curve) -> set[str]:
 def test_the_written_schedule_is_shown_with_its_measurements(exporting, qtbot, window, tmp_path) -> None:
     session, _, answer = exporting
     exploration, curve = session.exploration, window.explorer.curve
-    dialog = ExportDialog(session)
-    qtbot.addWidget(dialog)
+    dialog = export_dialog(qtbot, session)
     button(dialog, "Export and verify").click()
     assert "measured" not in named(curve) and exploration.measured_shown is None
     result = smaller(session)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,9 +140,7 @@ def test_a_file_that_does_not_open_leaves_the_profile_alone(window, qtbot, devic
     assert window.session.exploration.graph.base_cost == model(2.0).base_cost
 
 
-def test_the_file_being_read_is_the_last_request(
-    window, exploration, qtbot, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_being_read_is_wanted_last(window, exploration, qtbot, device, tmp_path, monkeypatch) -> None:
     estimated(window, qtbot, device)
     write_graph(tmp_path / "other.json", training_chain(5))
     monkeypatch.setattr(opening, "LARGE_BYTES", 0)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel
@@ -18,7 +17,7 @@ from tests.app.windows import open_chain, training_chain
 pytestmark = pytest.mark.heavy  # each opens a window, and a solver with it
 
 
-def test_a_file_that_does_not_open_is_reported_above_the_exploration(window, qtbot, tmp_path: Path) -> None:
+def test_a_file_that_does_not_open_is_reported_above_the_exploration(window, qtbot, tmp_path) -> None:
     open_chain(window, qtbot)
     graph, bad = window.session.exploration.graph, tmp_path / "bad.json"
     assert window.notice.isHidden()
@@ -57,7 +56,7 @@ def test_costs_from_a_busy_machine_can_be_measured_again(window, qtbot, monkeypa
     assert window.notice.isHidden() and "doubtful" not in window._facts.text() and not window._facts.toolTip()
 
 
-def test_the_end_of_the_log_is_part_of_a_report(tmp_path: Path) -> None:
+def test_the_end_of_the_log_is_part_of_a_report(tmp_path) -> None:
     log = tmp_path / "window.log"
     log.write_text("\n".join(f"line {number}" for number in range(100)))
     report = problem_report("That failed.", "", None, log).splitlines()

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent
@@ -105,7 +103,7 @@ def test_code_named_on_the_command_line_runs_without_a_question(qtbot, monkeypat
     assert asked == [ModelRequest("train.py:make_step", batch or 32, **options)]
 
 
-def test_a_picture_of_what_would_run_code_needs_to_be_allowed(tmp_path: Path) -> None:
+def test_a_picture_of_what_would_run_code_needs_to_be_allowed(tmp_path) -> None:
     path = tmp_path / "train.py"
     path.write_text("raise SystemExit('it was run')")
     with pytest.raises(UnsafeModelError, match="would run the code in"):
@@ -121,7 +119,7 @@ def test_the_start_page_and_back(window, exploration, qtbot, chain_open) -> None
     assert len(exploration.known) >= known
 
 
-def test_the_file_menu_lists_what_was_explored(qtbot, tmp_path: Path) -> None:
+def test_the_file_menu_lists_what_was_explored(qtbot, tmp_path) -> None:
     recent = Recent(tmp_path / "recent")
     window = new_window(qtbot, recent=recent)
     listed = next(entry.menu() for entry in window.menuBar().actions()[0].menu().actions() if entry.menu())

@@ -178,9 +178,7 @@ def test_the_window_saves_pictures_of_what_is_drawn(window, qtbot, tmp_path, cha
     assert QApplication.clipboard().image() == whole and explorer.turns.waiting == 0
 
 
-def test_a_large_schedule_is_prepared_before_it_is_shown(
-    window, exploration, qtbot, monkeypatch, chain_open
-) -> None:
+def test_a_large_schedule_is_prepared_beforehand(window, exploration, qtbot, monkeypatch, chain_open) -> None:
     monkeypatch.setattr("app.models.exploration._AT_ONCE", 0)
     threads, known = set(), []
     prepare = ListedSchedule.prepare
@@ -197,9 +195,7 @@ def test_a_large_schedule_is_prepared_before_it_is_shown(
     assert threads and threading.get_ident() not in threads
 
 
-def test_a_pending_schedule_does_not_replace_a_chosen_one(
-    window, exploration, qtbot, monkeypatch, chain_open
-) -> None:
+def test_a_chosen_schedule_outlives_pending_ones(window, exploration, qtbot, monkeypatch, chain_open) -> None:
     window.explorer.budget.choose(int(exploration.plain.peak_bytes * 0.7))
     window.session.solve(1.0)
     qtbot.waitUntil(lambda: not exploration.solve.running, timeout=20000)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 import zlib
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -83,7 +82,7 @@ def test_a_figure_is_light_and_leaves_the_window_as_it_is(explored) -> None:
     assert [(view.widget.size(), view.name) for view in explored.explorer.saver.views] == before
 
 
-def test_words_without_room_and_other_names_are_refused(explored, tmp_path: Path) -> None:
+def test_words_without_room_and_other_names_are_refused(explored, tmp_path) -> None:
     with pytest.raises(UsageError, match="no room") as told:
         Paper(Width.COLUMN, 30.0)
     most = int(re.search(r"at most (\d+)", told.value.hint).group(1))
@@ -94,7 +93,7 @@ def test_words_without_room_and_other_names_are_refused(explored, tmp_path: Path
         FigureFile(tmp_path / "x.png", Shows.R, COLUMN)
 
 
-def test_the_menu_of_a_view_leads_to_its_figure(explored, tmp_path: Path) -> None:
+def test_the_menu_of_a_view_leads_to_its_figure(explored, tmp_path) -> None:
     explorer = explored.explorer
     curve = next(view for view in explorer.saver.views if view.name == "Memory curve")
     menu: QMenu = explorer.saver.menu_of(curve)
@@ -160,7 +159,7 @@ def test_a_film_has_the_first_step_the_last_one_and_the_peak(most: int) -> None:
     assert all(time % 10 == 0 for time in made.milliseconds)
 
 
-def test_the_window_saves_its_playback(explored, qtbot, tmp_path: Path) -> None:
+def test_the_window_saves_its_playback(explored, qtbot, tmp_path) -> None:
     path, progress = tmp_path / "chain.gif", []
     views = explored.explorer.film
     views.film.progressed.connect(lambda drawn, frames: progress.append((drawn, frames)))
@@ -185,7 +184,7 @@ def test_the_window_saves_its_playback(explored, qtbot, tmp_path: Path) -> None:
     assert explored.playhead.step == round(share * (explored.playhead.count - 1))
 
 
-def test_cancelling_and_a_killed_process_leave_nothing(explored, qtbot, tmp_path: Path) -> None:
+def test_cancelling_and_a_killed_process_leave_nothing(explored, qtbot, tmp_path) -> None:
     making, children = explored.explorer.film.film, psutil.Process().children
     before = {child.pid for child in children()}
     with qtbot.waitSignal(explored.session.noticed, timeout=30000) as notice:
@@ -203,7 +202,7 @@ def test_cancelling_and_a_killed_process_leave_nothing(explored, qtbot, tmp_path
     qtbot.waitUntil(lambda: {child.pid for child in children()} <= before, timeout=5000)
 
 
-def test_a_film_that_cannot_be_saved_is_one_sentence(window, qtbot, tmp_path: Path) -> None:
+def test_a_film_that_cannot_be_saved_is_one_sentence(window, qtbot, tmp_path) -> None:
     said = []
     window.session.failed.connect(lambda sentence, hint: said.append(sentence))
     window.explorer.film.save(tmp_path / "x.gif")
@@ -216,7 +215,7 @@ def test_a_film_that_cannot_be_saved_is_one_sentence(window, qtbot, tmp_path: Pa
 
 
 @pytest.mark.heavy
-def test_the_command_line_saves_without_a_screen(tmp_path: Path) -> None:
+def test_the_command_line_saves_without_a_screen(tmp_path) -> None:
     write_graph(tmp_path / "g.json", training_chain(6))
     command = [sys.executable, "-m", "checkmate", "explore", str(tmp_path / "g.json")]
     command += ["--theme", "dark", "--animation"]

@@ -8,7 +8,6 @@ import random
 import re
 from datetime import datetime
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,7 +107,7 @@ def test_matrices_are_in_the_page_cell_by_cell() -> None:
         assert np.array_equal(drawn[:, :, 3] > 0, image(shown.graph, shown.matrices, 360) > 0)
 
 
-def test_window_writes_it_beside_its_work(window, qtbot, tmp_path: Path) -> None:
+def test_window_writes_it_beside_its_work(window, qtbot, tmp_path) -> None:
     session, said = window.session, []
     session.failed.connect(lambda sentence, hint: said.append(sentence))
     assert not session.report(tmp_path / "early.html") and "nothing to report" in said[0]

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -42,7 +41,7 @@ time.sleep(60)
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def module(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
 
     def make(code: str) -> str:
@@ -196,9 +195,7 @@ def test_a_trace_at_another_size_that_is_never_answered_fails(qtbot, module) -> 
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_a_lost_film_says_what_became_of_the_file(
-    qtbot, module, exploration, monkeypatch, tmp_path: Path, written: bool
-) -> None:
+def test_a_lost_film_says_if_it_was_saved(qtbot, module, exploration, monkeypatch, tmp_path, written) -> None:
     monkeypatch.setattr(film, "SILENT_S", 0.3)
     path, said = tmp_path / "film.gif", []
     path.write_bytes(b"an older picture")

@@ -5,7 +5,6 @@ import io
 import json
 import xml.etree.ElementTree as ET
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +36,7 @@ def read(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_every_view_gives_pictures_and_data(explored, tmp_path: Path) -> None:
+def test_every_view_gives_pictures_and_data(explored, tmp_path) -> None:
     saver = explored.explorer.saver
     assert [view.name for view in saver.views] == NAMES
     for view in saver.views:
@@ -62,7 +61,7 @@ def test_clipboard_gets_the_same(explored) -> None:
     assert "Copied the picture of Memory curve" in explored.statusBar().currentMessage()
 
 
-def test_a_name_of_no_picture_and_a_missing_folder_are_refused(explored, tmp_path: Path) -> None:
+def test_a_name_of_no_picture_and_a_missing_folder_are_refused(explored, tmp_path) -> None:
     saver, said = explored.explorer.saver, []
     explored.session.failed.connect(lambda sentence, hint: said.append(sentence))
     assert not saver.save_picture(saver.views[0], tmp_path / "x.jpeg2")
@@ -127,7 +126,7 @@ def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
             assert thin.recomputed[column] == stack.recomputed[begin:end].any()
 
 
-def test_the_command_line_reads_the_saved_schedule(explored, qtbot, tmp_path: Path, capsys) -> None:
+def test_the_command_line_reads_the_saved_schedule(explored, qtbot, tmp_path, capsys) -> None:
     session, found = explored.session, explored.session.exploration.shown
     graph, schedule = tmp_path / "g.json", tmp_path / "s.json"
     write_graph(graph, found.graph)

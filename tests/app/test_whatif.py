@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,7 +96,7 @@ def test_late_results_stay_with_their_constraints(window, exploration, qtbot, ch
     assert exploration.unconstrained.frontier.infeasible_below < least
 
 
-def test_explorations_keep_their_constraints(window, exploration, qtbot, tmp_path: Path, chain_open) -> None:
+def test_explorations_keep_their_constraints(window, exploration, qtbot, tmp_path, chain_open) -> None:
     solved(window, qtbot, KEEP_MORE, 0.75)
     shown, known = exploration.shown, len(exploration.known)
     path = tmp_path / "chain.exploration.json"

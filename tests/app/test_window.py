@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QTimer
@@ -131,7 +130,7 @@ def facts(exploration) -> tuple:
 
 
 @pytest.mark.heavy
-def test_a_saved_exploration_opens_the_same(window, exploration, qtbot, tmp_path: Path, chain_open) -> None:
+def test_a_saved_exploration_opens_the_same(window, exploration, qtbot, tmp_path, chain_open) -> None:
     qtbot.waitUntil(
         lambda: len(exploration.known) > 2 and len(exploration.frontier.bounds) > 1, timeout=60000
     )
@@ -155,7 +154,7 @@ def test_a_saved_exploration_opens_the_same(window, exploration, qtbot, tmp_path
         assert again.frontier.bound(budget) >= bound
 
 
-def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qtbot, tmp_path: Path) -> None:
+def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qtbot, tmp_path) -> None:
     good, path = tmp_path / "good.json", tmp_path / "broken.json"
     # Without a solver process, so that nothing else happens.
     window.session.exploration.set_graph(training_chain())
@@ -184,7 +183,7 @@ def test_a_broken_exploration_is_one_sentence_and_keeps_what_was_open(window, qt
         assert (facts(exploration), exploration.graph, exploration.shown) == (before, graph, shown)
 
 
-def test_a_path_that_cannot_be_written_is_one_sentence(window, tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_one_sentence(window, tmp_path) -> None:
     window.session.exploration.set_graph(training_chain())
     failures = []
     window.session.failed.connect(lambda sentence, hint: failures.append(sentence))
@@ -215,7 +214,7 @@ def test_painting_leaves_the_reference_count_of_none_alone(window, qtbot, chain_
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("theme", sorted(THEMES))
-def test_screenshot_is_drawn_without_a_screen(tmp_path: Path, theme: str) -> None:
+def test_screenshot_is_drawn_without_a_screen(tmp_path, theme: str) -> None:
     write_graph(tmp_path / "g.json", training_chain())
     picture = tmp_path / "window.png"
     command = [sys.executable, "-m", "checkmate", "explore", str(tmp_path / "g.json")]
@@ -242,7 +241,7 @@ def test_the_bundled_graph_opens_by_name(window, exploration, qtbot, tmp_path, m
     assert window._export.isEnabled()
 
 
-def test_the_menu_adds_the_program_to_the_desktops_menu(window, tmp_path: Path, monkeypatch) -> None:
+def test_the_menu_adds_the_program_to_the_desktops_menu(window, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     menus = [entry.menu() for entry in window.menuBar().actions()]
     action = next(one for menu in menus for one in menu.actions() if "applications menu" in one.text())
