@@ -22,7 +22,6 @@ _GRAPHS, _ANSWERS = "random graphs of ", "answers of "
 
 
 def main() -> int:
-    """Hold the invariants, and return 1 if something broke."""
     asked = _parser().parse_args()
     record, begun = Record.begin(" ".join(["python -m tests.invariants", *sys.argv[1:]])), time.monotonic()
     held = Held() if asked.onto is None else held_before(asked.onto)
@@ -57,7 +56,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parts(asked: argparse.Namespace) -> Iterator[Held]:
-    """Yield what each few graphs held."""
     end = asked.first + asked.count
     if asked.large:
         yield from (hold_many(seed, 1, asked.ops) for seed in range(asked.first, end))
@@ -69,7 +67,6 @@ def _parts(asked: argparse.Namespace) -> Iterator[Held]:
 
 
 def held_before(path: Path) -> Held:
-    """Return what a record says was held."""
     written = json.loads(path.read_text(encoding="utf-8"))
     held = Held(broken=list(written["broken"]))
     for row in written["rows"]:

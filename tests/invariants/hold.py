@@ -1,6 +1,4 @@
-"""Ask solvers about random graphs.
-
-Hold what must be true of every answer.
+"""Ask solvers about random graphs, and hold what must be true of every answer.
 
 ``python -m tests.invariants FIRST COUNT`` does it in earnest, and writes down what was tried and what broke.
 """
@@ -46,7 +44,6 @@ class Held:
     broken: list[str] = field(default_factory=list)
 
     def add(self, more: Held) -> None:
-        """Add what another count found."""
         self.tried += more.tried
         self.graphs += more.graphs
         self.broken += more.broken
@@ -71,7 +68,7 @@ def graph_of(seed: int, ops: int | None = None) -> Graph:
 
 
 def hold(seed: int, held: Held, ops: int | None = None) -> None:
-    """Ask every solver about one graph, at several budgets. Ask with and without constraints."""
+    """Ask every solver about one graph, at several budgets, with and without constraints."""
     dice, graph = Random(seed), graph_of(seed, ops)
     held.graphs[_size(graph)] += 1
     low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
@@ -115,7 +112,6 @@ def answer(
 
 
 def steps_of(result: SolveResult) -> list[int]:
-    """Return the steps; none where there is no schedule."""
     return [] if result.schedule is None else result.schedule.steps.tolist()
 
 
@@ -189,7 +185,6 @@ def certified(
 
 
 def _size(graph: Graph) -> str:
-    """Return a word for how many ops a graph has."""
     return next((f"at most {most:,} ops" for most in (30, 500, 2000) if graph.n <= most), "about 5,000 ops")
 
 

@@ -1,7 +1,4 @@
-"""Test what must be true of every answer, on random graphs.
-
-Every kind of solver answers.
-"""
+"""Test what must be true of every answer, on random graphs and with every kind of solver."""
 
 from __future__ import annotations
 
