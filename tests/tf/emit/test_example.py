@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.saved_model import example_script, save_step
 from checkmate.ir.schedule import Schedule
+from tests.programs import run_python
 from tests.quick_start import QUICK
 from tests.tf.prepared import small
 
@@ -28,11 +26,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said_by(script: Path, *, onednn: bool) -> list[str]:
-    environment = {**os.environ, **QUICK, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
-    command = [sys.executable, str(script), "1"]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True, timeout=300, cwd=script.parent
-    )
+    done = run_python(script, 1, **QUICK, TF_ENABLE_ONEDNN_OPTS=str(int(onednn)))
     assert "step 0: loss " in done.stdout
     return [line for line in done.stderr.splitlines() if line.startswith("note: ")]
 

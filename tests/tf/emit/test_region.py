@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +15,7 @@ from checkmate.backends.tf.environment import METERED
 from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from tests.generated_graphs import training_chain
+from tests.programs import run_python
 from tests.quick_start import QUICK
 
 SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice that, so it is not split
@@ -25,15 +23,7 @@ SIZE = 20 << 20  # the allocator's region for it has 32 MiB: less than twice tha
 
 def held_for_a_large_buffer(*words: str) -> tuple[int, int]:
     """Return the bytes held for a large buffer, and those before it. The buffer has ``SIZE`` bytes."""
-    command = [sys.executable, "-m", "tests.tf.emit.held_in_region", str(SIZE), *words]
-    done = subprocess.run(
-        command,
-        env={**os.environ, **METERED, **QUICK},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
+    done = run_python("-m", "tests.tf.emit.held_in_region", SIZE, *words, **METERED, **QUICK)
     held, before = done.stdout.split()[-2:]
     return int(held), int(before)
 

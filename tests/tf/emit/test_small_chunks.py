@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +21,7 @@ from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc
+from tests.programs import run_python
 from tests.quick_start import QUICK
 from tests.tf.emit.served_chunks import given_back, rounded
 from tests.tf.prepared import small
@@ -82,15 +80,7 @@ def test_there_are_as_many_as_a_step_holds(folded: FoldedStep) -> None:
 @pytest.mark.parametrize("name", ["convnet", "encoder", "two_heads"])
 def test_small_buffers_find_them(name: str) -> None:
     # In a process of its own: here, chunks that other tests gave back would serve first.
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.tf.emit.served_chunks", name],
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, **QUICK},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python("-m", "tests.tf.emit.served_chunks", name, **QUICK)
     told = json.loads(done.stdout.splitlines()[-1])
     assert not told["missing"]
     assert told["small"] >= 24

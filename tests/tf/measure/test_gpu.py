@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +27,7 @@ from checkmate.ir.graph import Device
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.progress import silent
+from tests.programs import run_python
 from tests.quick_start import QUICK
 from tests.tf.fake_gpu import folded_for_gpu
 from tests.tf.prepared import prepared, request_of
@@ -114,9 +112,7 @@ print(json.dumps([*found, config.is_op_determinism_enabled(), options]))
     ("kind", "found"), [("gpu", [True, False, True, False]), ("cpu", [False, True, False, False])]
 )
 def test_exact_is_deterministic_and_without_tf32_on_a_gpu_alone(kind: str, found: list[bool]) -> None:
-    command, environment = [sys.executable, "-c", EXACT, kind], {**os.environ, **QUICK}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    *said, options = json.loads(ran.stdout.splitlines()[-1])
+    *said, options = json.loads(run_python("-c", EXACT, kind, **QUICK).stdout.splitlines()[-1])
     assert said == found and options["disable_meta_optimizer"] is True
 
 
