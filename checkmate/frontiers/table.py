@@ -70,9 +70,7 @@ def _row_facts(found: TradeOff, row: BudgetRow) -> dict[str, Any]:
     return {
         "budget_bytes": row.budget_bytes,
         "status": row.status.value,
-        "peak_bytes": None if point is None else point.peak_bytes,
-        "cost": None if point is None else point.cost,
-        "overhead_percent": None if point is None else overhead_percent(found, point.cost),
+        **_reached(found, point),
         "lower_bound": _finite(row.lower_bound),
         "gap": row.gap,
         "solver": None if point is None else point.solver,
@@ -84,14 +82,15 @@ def _row_facts(found: TradeOff, row: BudgetRow) -> dict[str, Any]:
     }
 
 
+def _reached(found: TradeOff, point: FrontierPoint | None) -> dict[str, Any]:
+    if point is None:
+        return dict.fromkeys(("peak_bytes", "cost", "overhead_percent"))
+    overhead = overhead_percent(found, point.cost)
+    return {"peak_bytes": point.peak_bytes, "cost": point.cost, "overhead_percent": overhead}
+
+
 def _point_facts(found: TradeOff, point: FrontierPoint, *, steps: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "peak_bytes": point.peak_bytes,
-        "cost": point.cost,
-        "overhead_percent": overhead_percent(found, point.cost),
-        "budget_bytes": point.budget_bytes,
-        "solver": point.solver,
-    }
+    told = {**_reached(found, point), "budget_bytes": point.budget_bytes, "solver": point.solver}
     return {**told, "steps": point.schedule.steps.tolist()} if steps else told
 
 
@@ -138,9 +137,7 @@ def _measures(
 ) -> dict[str, Any]:
     return {
         "budget_bytes": budget_bytes,
-        "peak_bytes": None if point is None else point.peak_bytes,
-        "cost": None if point is None else point.cost,
-        "overhead_percent": None if point is None else overhead_percent(found, point.cost),
+        **_reached(found, point),
         "lower_bound": low,
         "bound_overhead_percent": None if low is None else overhead_percent(found, low),
         "seconds": round(seconds, 4),

@@ -35,12 +35,9 @@ def working_set_bound(graph: Graph) -> WorkingSet:
     An op needs its workspace and one buffer per distinct owner among its inputs and outputs, less the most
     that its outputs can take over. The same holds for what must be live at the end.
     """
-    owner = graph.owner.tolist()
-    size = graph.value_bytes.tolist()
-    producer = graph.producer.tolist()
-    best = _kept_at_end(graph)
+    size, best = graph.value_bytes.tolist(), _kept_at_end(graph)
     for index, op in enumerate(graph.ops):
-        owners = {owner[value] for value in (*op.inputs, *op.outputs) if producer[owner[value]] >= 0}
+        owners = _counted_owners(graph, (*op.inputs, *op.outputs))
         most = graph.fixed_bytes + op.workspace_bytes + sum(size[value] for value in owners)
         if most <= best.bytes and not (most == best.bytes and best.at_end):
             continue
@@ -48,6 +45,11 @@ def working_set_bound(graph: Graph) -> WorkingSet:
         if need > best.bytes or (need == best.bytes and best.at_end):
             best = WorkingSet(need, index, _largest_first(graph, owners))
     return best
+
+
+def _counted_owners(graph: Graph, values: Iterable[int]) -> set[int]:
+    owners = {int(graph.owner[value]) for value in values}
+    return {owner for owner in owners if graph.producer[owner] >= 0}
 
 
 def _largest_first(graph: Graph, owners: Iterable[int]) -> tuple[int, ...]:
@@ -74,14 +76,11 @@ class OpNeed:
 
 def op_need(graph: Graph, index: int, live: Iterable[int] = ()) -> OpNeed:
     """What the op needs, with ``live`` values held across it; the sum is that of the two bounds here."""
-    owner, size, op = graph.owner.tolist(), graph.value_bytes.tolist(), graph.ops[index]
-
-    made = {owner[value] for value in op.outputs}
-    read = {owner[value] for value in op.inputs} - made
-    parts = [
-        _largest_first(graph, (value for value in values if graph.producer[value] >= 0))
-        for values in (read, made, set(live) - made - read)
-    ]
+    size, op = graph.value_bytes.tolist(), graph.ops[index]
+    made = _counted_owners(graph, op.outputs)
+    read = _counted_owners(graph, op.inputs) - made
+    held = {value for value in live if graph.producer[value] >= 0} - made - read
+    parts = [_largest_first(graph, values) for values in (read, made, held)]
     taken = taken_over_at_most(graph, index)
     total = graph.fixed_bytes + op.workspace_bytes - taken + sum(size[v] for part in parts for v in part)
     return OpNeed(index, parts[0], parts[1], parts[2], op.workspace_bytes, graph.fixed_bytes, taken, total)
@@ -110,9 +109,9 @@ def below_working_set(problem: Problem, solver: str) -> SolveResult | None:
 
 
 def _kept_at_end(graph: Graph) -> WorkingSet:
-    producer, owner = graph.producer, graph.owner
+    producer = graph.producer
     kept = [value for value in range(graph.m) if graph.keep[value] and producer[value] >= 0]
-    owners = _largest_first(graph, {int(owner[v]) for v in kept if producer[owner[v]] >= 0})
+    owners = _largest_first(graph, _counted_owners(graph, kept))
     total = graph.fixed_bytes + sum(graph.values[value].bytes for value in owners)
     return WorkingSet(total, max((int(producer[v]) for v in kept), default=0), owners, at_end=True)
 
@@ -159,14 +158,10 @@ def run_once_bound(graph: Graph) -> WorkingSet:
     if graph.recomputable.all():
         return best
     held = _held_across(graph)
-    size, producer, owner = graph.value_bytes, graph.producer, graph.owner
+    size = graph.value_bytes
     standing = sum((size[value] * across for value, across in held.items()), np.zeros(graph.n, np.int64))
     for index in range(graph.n):
-        own = {
-            int(owner[v])
-            for v in (*graph.op_inputs[index], *graph.op_outputs[index])
-            if producer[owner[v]] >= 0
-        }
+        own = _counted_owners(graph, (*graph.ops[index].inputs, *graph.ops[index].outputs))
         extra = {value for value in own if value not in held or not held[value][index]}
         most = graph.fixed_bytes + int(graph.workspace_bytes[index] + standing[index])
         most += sum(int(size[value]) for value in extra)

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
 from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
-from checkmate.memory.simulate import simulate
 from checkmate.solvers.bounds import below_working_set, working_set_bound
 from checkmate.solvers.certify import GivenOrderRun, without_schedule
 from checkmate.solvers.highs import HighsListener
@@ -233,7 +231,7 @@ class _LpRoundingRun(PaperRun):
             rounded[:, always] = True
             steps = without_useless(self.graph, steps_from_stages(self.graph, rounded))
             cost = float(self.graph.cost[steps].sum())
-            if cost < least and _peak(self.graph, steps) <= self.problem.budget_bytes:
+            if cost < least and check(self.graph, steps, budget_bytes=self.problem.budget_bytes).ok:
                 best, least = steps, cost
         return best
 
@@ -243,7 +241,3 @@ def _roundings(shares: NDArray[np.float64], random: np.random.Generator) -> Iter
         yield shares > threshold
     for _ in range(_RANDOM_ROUNDINGS):
         yield random.random(shares.shape) < shares
-
-
-def _peak(graph: Graph, steps: list[int]) -> int:
-    return simulate(graph, Schedule.of(graph, steps)).peak_bytes

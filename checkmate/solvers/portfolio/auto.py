@@ -206,7 +206,12 @@ class Run:
 
     def has_news(self) -> bool:
         """Whether the search should stop: the solve is over, or there is something to take."""
-        return self._over() or self._has_news()
+        return (
+            self._over()
+            or self._second.has_news()
+            or (self._asked and self._prover.has_schedules())
+            or self._prover_state().bound > self._bound
+        )
 
     def _ask(self, seconds: float) -> None:
         workers = max(1, self._options.workers - (1 if self._options.workers == 2 else 2))
@@ -243,13 +248,6 @@ class Run:
         if not self._asked:
             return ProverState(self._problem.graph.base_cost, 0, 0, over=True)
         return self._prover.state()
-
-    def _has_news(self) -> bool:
-        return (
-            self._second.has_news()
-            or (self._asked and self._prover.has_schedules())
-            or self._prover_state().bound > self._bound
-        )
 
     def _share_second_core(self) -> None:
         if self._core is None or self._over():
