@@ -132,12 +132,12 @@ class Certifier(QObject):
 
     def cancel(self) -> None:
         self._found = None
-        self._checking.forget()
+        self._checking.close()
         self.client.cancel()
 
     def close(self) -> None:
         self._found = None
-        self._checking.forget()
+        self._checking.close()
         self.client.close()
 
     def _on_progress(self, progress: Progress) -> None:

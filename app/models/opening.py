@@ -98,9 +98,9 @@ class RecordOpening(Reading):
         self.start(lambda: (read_record(path, cancelled=stopped.is_set), path))
         self._stopped = stopped
 
-    def forget(self) -> None:
+    def close(self, patience_s: float = 0.0) -> None:
         self._stopped.set()
-        super().forget()
+        super().close(patience_s)
 
 
 def _read_apart(read: Callable[[], Opened]) -> Opened:
@@ -160,7 +160,7 @@ class OtherGraph(QObject):
         return within(known, budget_bytes) if known else None
 
     def close(self) -> None:
-        self._opening.forget()
+        self._opening.close()
         self.solving.close()
         self.exploration.forget()
         self.deleteLater()

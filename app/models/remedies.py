@@ -57,7 +57,7 @@ class Hotspot(QObject):
     def want(self, on: bool) -> None:
         begins, self._wanted = on and not self._wanted, on
         if begins:
-            self._finding.start(self._suggestions)
+            self._finding.find(self._suggestions)
         elif not on:
             self.close()
 
@@ -67,7 +67,7 @@ class Hotspot(QObject):
     def _on_moved(self, *_: object) -> None:
         self._finding.clear()
         if self._wanted:
-            self._finding.start(self._suggestions)
+            self._finding.find(self._suggestions)
         self.moved.emit()
 
     def _suggestions(self) -> Iterator[Suggestion]:
@@ -93,7 +93,7 @@ class RangePrices(Finding):
         """Begin anew for ``values``, in this order, to save memory at the step ``highest``."""
         self.clear()
         if values:
-            self.start(lambda: _prices(shown, highest, values[:MOST_VALUES]))
+            self.find(lambda: _prices(shown, highest, values[:MOST_VALUES]))
 
 
 def _prices(shown: ListedSchedule, highest: int, values: Sequence[int]) -> Iterator[tuple[int, Suggestion]]:

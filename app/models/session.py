@@ -122,7 +122,7 @@ class Session(QObject):
 
     def _leave_device(self) -> None:
         """Give up what is being read or profiled, as something else is to be opened."""
-        self.opening.forget()
+        self.opening.close()
         if self._source is _Source.PROFILE:
             self._end_device()
         self._source = _Source.FILE
@@ -275,7 +275,7 @@ class Session(QObject):
     def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
         if self.device.busy:
             self.device.process.stop()  # with the profile that it is busy with
-        self.opening.forget()
+        self.opening.close()
         self._source = _Source.FILE
         self.exploration.set_passing(False)
         self.solving.hold()
@@ -311,7 +311,7 @@ class Session(QObject):
 
     def cancel_device(self) -> None:
         if self._source is not _Source.FILE:
-            self.opening.forget()  # what it sent and is being read
+            self.opening.close()  # what it sent and is being read
         if self.device.busy:
             self._source = _Source.FILE
             self.device.cancel()
@@ -349,7 +349,7 @@ class Session(QObject):
             self.opening.start(lambda: _sent(body))
 
     def close(self) -> None:
-        self.opening.forget()
+        self.opening.close()
         self._reporting.close(_LAST_S)
         self.solving.close()
         self.device.close()

@@ -93,36 +93,31 @@ class Reading(Background):
     FAULT = "it could not be opened because of an error in the program; the log says more"
 
     def start(self, work: Callable[[], Any]) -> bool:
-        self.forget()
+        self.close()
         return super().start(work)
 
-    def forget(self) -> None:
-        self.close()
 
-
-class Finding(QObject):
-    """Finds one thing after the other in a thread, after a pause in which others may be asked for."""
+class Finding(Background):
+    """Finds one thing after the other, beginning after a pause in which others may be asked for."""
 
     changed = Signal()
 
     def __init__(self, pause_ms: int, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.found: list[Any] = []
-        self._find: Callable[[], Iterable[Any]] | None = None
-        self._thread: threading.Thread | None = None
+        self._search: Callable[[], Iterable[Any]] = tuple
         self._stopped = threading.Event()
         self._arrived: deque[Any] = deque()
         self._pause = later(self, pause_ms, self._begin)
-        self._poll = every(self, _POLL_MS, self._collect)
 
     @property
     def busy(self) -> bool:
-        return self._pause.isActive() or self._thread is not None
+        return self._pause.isActive() or super().busy
 
-    def start(self, find: Callable[[], Iterable[Any]]) -> None:
-        """Begin anew: call ``find`` after the pause, and go through what it returns in a thread."""
+    def find(self, search: Callable[[], Iterable[Any]]) -> None:
+        """Begin anew: call ``search`` after the pause, and go through what it returns in a thread."""
         self.clear()
-        self._find = find
+        self._search = search
         self._pause.start()
 
     def clear(self) -> None:
@@ -132,27 +127,20 @@ class Finding(QObject):
     def stop(self) -> None:
         """End the work; what was found stays."""
         self._pause.stop()
-        self._poll.stop()
         self._stopped.set()
-        self._thread = None
+        self.close()
 
     def _begin(self) -> None:
-        assert self._find is not None
-        self._stopped, self._arrived = threading.Event(), deque()
-        given = iter(self._find()), self._arrived, self._stopped
-        self._thread = threading.Thread(target=_gather, args=given, daemon=True, name="finding")
-        self._thread.start()
-        self._poll.start()
+        found, arrived, stopped = iter(self._search()), deque[Any](), threading.Event()
+        self._arrived, self._stopped = arrived, stopped
+        self.start(lambda: _gather(found, arrived, stopped))
 
-    def _collect(self) -> None:
-        thread = self._thread
-        if thread is None:
-            return
-        over, before = not thread.is_alive(), len(self.found)
+    def _on_poll(self) -> None:
+        over, before = self._thread is not None and not self._thread.is_alive(), len(self.found)
         while self._arrived:
             self.found.append(self._arrived.popleft())
         if over:
-            self.stop()
+            self.close()
         if over or len(self.found) != before:
             self.changed.emit()
 

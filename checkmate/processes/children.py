@@ -19,20 +19,16 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process(Protocol):
-    """What ``subprocess.Popen`` is, too."""
+    """A process that runs, as ``subprocess.Popen`` shows it."""
 
     @property
-    def returncode(self) -> int | None:
-        """The exit code; None while it runs; less than 0 after a signal."""
+    def returncode(self) -> int | None: ...
 
-    def poll(self) -> int | None:
-        """Look whether it has ended; return the exit code then."""
+    def poll(self) -> int | None: ...
 
-    def kill(self) -> None:
-        """End it."""
+    def kill(self) -> None: ...
 
-    def wait(self) -> int:
-        """Wait for its end; return the exit code."""
+    def wait(self) -> int: ...
 
 
 def module_command(name: str, *arguments: str) -> list[str]:

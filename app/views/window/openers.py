@@ -176,7 +176,7 @@ class RecordFiles(QObject):
         self._opening.read(path)
 
     def close(self) -> None:
-        self._opening.forget()
+        self._opening.close()
 
     def _on_opened(self, found: tuple[ReadRecord, Path]) -> None:
         reading, path = found
