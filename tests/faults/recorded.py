@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from checkmate.workers.window_messages import WINDOW_MESSAGES, Export, Exported,
 from tests.sent import Sent
 
 Asked = Profile | Export
-Serve = Callable[[Channel, Asked, Cancelled], Message]
 
 
 class _Noting(Sent):
@@ -47,43 +47,35 @@ def _name(asked: Asked) -> str:
     return f"profile-{asked.request.batch_size}-{asked.costs}"
 
 
-def recording(folder: Path, serve: Any) -> Serve:
-    """Return what serves as the real process does, and records it."""
-
-    def record(channel: Channel, asked: Asked, cancelled: Cancelled) -> Message:
-        noting = _Noting(channel)
-        last: Message = serve(noting, asked, cancelled)
-        place = folder / _name(asked)
-        if isinstance(last, Exported):
-            shutil.copytree(asked.directory, place)
-        said = b"".join(map(WINDOW_MESSAGES.encode, (*noting.messages, last)))
-        place.with_suffix(".frames").write_bytes(said)
-        return last
-
-    return record
+def record(folder: Path, serve: Any, channel: Channel, asked: Asked, cancelled: Cancelled) -> Message:
+    """Serve as the real process does, and write down what it says."""
+    noting = _Noting(channel)
+    last: Message = serve(noting, asked, cancelled)
+    place = folder / _name(asked)
+    if isinstance(last, Exported):
+        shutil.copytree(asked.directory, place)
+    said = b"".join(map(WINDOW_MESSAGES.encode, (*noting.messages, last)))
+    place.with_suffix(".frames").write_bytes(said)
+    return last
 
 
-def playing(folder: Path) -> Serve:
-    """Return what says again what was recorded for the same question."""
-
-    def play(channel: Channel, asked: Asked, cancelled: Cancelled) -> Message:
-        place = folder / _name(asked)
-        path = place.with_suffix(".frames")
-        if not path.exists():
-            raise UsageError(f"no answer to {_name(asked)} was recorded")
-        *first, last = (
-            dataclasses.replace(message, job=asked.job)  # type: ignore[call-arg]
-            for message in kept(WINDOW_MESSAGES.reader().feed(path.read_bytes()))
-        )
-        for message in first:
-            if cancelled():
-                raise CancelledError("cancelled")
-            channel.send(message)
-        if isinstance(asked, Export) and isinstance(last, Exported):
-            shutil.copytree(place, asked.directory, dirs_exist_ok=True)
-        return last
-
-    return play
+def play(folder: Path, channel: Channel, asked: Asked, cancelled: Cancelled) -> Message:
+    """Say again what was recorded for the same question."""
+    place = folder / _name(asked)
+    path = place.with_suffix(".frames")
+    if not path.exists():
+        raise UsageError(f"no answer to {_name(asked)} was recorded")
+    *first, last = (
+        dataclasses.replace(message, job=asked.job)  # type: ignore[call-arg]
+        for message in kept(WINDOW_MESSAGES.reader().feed(path.read_bytes()))
+    )
+    for message in first:
+        if cancelled():
+            raise CancelledError("cancelled")
+        channel.send(message)
+    if isinstance(asked, Export) and isinstance(last, Exported):
+        shutil.copytree(place, asked.directory, dirs_exist_ok=True)
+    return last
 
 
 def kept(messages: Iterable[Message]) -> Iterator[Message]:
@@ -105,8 +97,8 @@ class RecordedServer(DeviceServer):
         """Record the real work, or say what was recorded."""
         assert isinstance(asked, Asked)
         what, folder = sys.argv[1], Path(sys.argv[2])
-        serve = recording(folder, self._really) if what == "record" else playing(folder)
-        return serve(self.channel, asked, lambda: self.inbox.cancelled(asked.job))
+        serve = partial(record, folder, self._really) if what == "record" else partial(play, folder)
+        return serve(self.channel, asked, partial(self.inbox.cancelled, asked.job))
 
     def _really(self, channel: Channel, asked: Asked, cancelled: Cancelled) -> Message | None:
         return DeviceServer(channel, self.inbox).work(asked)

@@ -17,14 +17,14 @@ import pytest
 from checkmate.errors import CancelledError
 from checkmate.processes import conversation
 from checkmate.processes.messages import Hello, JobProgress, Message, MessageError, MessageTable
-from checkmate.progress import Progress
+from checkmate.progress import Progress, never
 from checkmate.request import ModelRequest
 from checkmate.solvers.pathcut import in_process
 from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.workers.window_messages import Profile, ProfiledGraph
 from tests.faults.conversations import PROTOCOLS
 from tests.faults.protocols import until
-from tests.faults.recorded import playing, recording
+from tests.faults.recorded import play, record
 from tests.faults.relay import FAULTS, damaged, type_of
 from tests.graphs_strategies import training_chain
 from tests.sent import Sent
@@ -68,12 +68,11 @@ def test_recorded_answers_are_played_for_the_same_question(tmp_path: Path) -> No
         return ProfiledGraph(asked.job, False, b"graph")
 
     asked, said = Profile(3, ModelRequest("m.keras", batch_size=2), "analytic"), Sent()
-    recorded = recording(tmp_path, work)(said, asked, lambda: False)
+    recorded = record(tmp_path, work, said, asked, never)
     assert recorded == ProfiledGraph(3, False, b"graph") and len(said.messages) == 6
     played = Sent()
-    play = playing(tmp_path)
-    assert play(played, replace(asked, job=8), lambda: False) == ProfiledGraph(8, False, b"graph")
+    assert play(tmp_path, played, replace(asked, job=8), never) == ProfiledGraph(8, False, b"graph")
     assert [message.progress.message for message in played.messages] == ["0", "1", "3", "5"]
     assert {message.job for message in played.messages} == {8}
     with pytest.raises(CancelledError):
-        play(Sent(), asked, lambda: True)
+        play(tmp_path, Sent(), asked, lambda: True)
