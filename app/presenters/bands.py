@@ -331,9 +331,8 @@ class PlacedBlocks:
             return f"{format_bytes(asked)} · {self.groups[-1]}\n{where}\nthere before the step and after it"
         if buffer == WORKSPACE:
             op = self.shown.graph.ops[int(self.shown.schedule.steps[last])]
-            return (
-                f"{format_bytes(asked)} · workspace of {short_name(op.name)}\n{where}\nin step {last + 1:,}"
-            )
+            head = f"{format_bytes(asked)} · workspace of {short_name(op.name)}"
+            return f"{head}\n{where}\nin step {last + 1:,}"
         words = f"{self.bands.words(int(self._band_of[buffer]))}\n{where}"
         if last < min(int(self.shown.timeline.buffer_last[buffer]), len(self.shown.schedule.steps) - 1):
             words += f"\nwritten over in step {last + 2:,}"

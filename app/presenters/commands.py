@@ -13,13 +13,7 @@ from checkmate.ir.graph import CostOrigin, Graph
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 
-_OPTIONS = (
-    ("loss", "--loss"),
-    ("optimizer", "--optimizer"),
-    ("mixed_precision", "--mixed-precision"),
-    ("device", "--device"),
-    ("target", "--target"),
-)
+_OPTIONS = ("loss", "optimizer", "mixed_precision", "device", "target")
 
 
 def profiled_from(graph: Graph) -> ModelRequest | None:
@@ -108,10 +102,10 @@ def _graph_argument(shown: OnScreen, new: str) -> str:
 
 def _model_arguments(request: ModelRequest) -> list[str]:
     arguments = [request.model, "-b", str(request.batch_size)]
-    for field, option in _OPTIONS:
+    for field in _OPTIONS:
         value = getattr(request, field)
         if value is not None:
-            arguments += [option, str(value)]
+            arguments += [f"--{field.replace('_', '-')}", str(value)]
     if request.input_shape is not None:
         arguments += ["--input-shape", ",".join(map(str, request.input_shape))]
     return [*arguments, "--allow-code"] if request.allow_code else arguments

@@ -46,11 +46,9 @@ def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]
 
 def result_text(report: Mapping[str, Any], directory: Path) -> str:
     peak, seconds = report["peak_bytes"], report["seconds"]
-    head = strong(
-        f"Verified and written to {directory}."
-        if report["ok"]
-        else f"Written to {directory}, but something is not as promised:"
-    )
+    head = f"Written to {directory}, but something is not as promised:"
+    if report["ok"]:
+        head = f"Verified and written to {directory}."
     problems = _sentences(report["problems"])
     rows = [
         (_peak_name(report), _bytes(peak["predicted"]), _bytes(peak["measured"])),
@@ -69,7 +67,7 @@ def result_text(report: Mapping[str, Any], directory: Path) -> str:
     titles = f"<tr><td>budget {budget}</td>{right}predicted</td>{right}{gap}measured</td></tr>"
     notes = _sentences(report.get("notes", ()))
     table = f"<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>"
-    return f"{head}{problems}{table}{_gradients(report)}<br>{notes}"
+    return f"{strong(head)}{problems}{table}{_gradients(report)}<br>{notes}"
 
 
 def _sentences(texts: Iterable[str]) -> str:
@@ -96,9 +94,8 @@ def _plain(report: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _together(size: int | None, seconds: float | None) -> str:
-    return ", ".join(
-        part for part in (_bytes(size), "" if seconds is None else format_seconds(seconds)) if part
-    )
+    time = "" if seconds is None else format_seconds(seconds)
+    return ", ".join(part for part in (_bytes(size), time) if part)
 
 
 def _gradients(report: Mapping[str, Any]) -> str:

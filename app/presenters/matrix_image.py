@@ -101,10 +101,8 @@ def held_spans(matrices: StageMatrices) -> tuple[NDArray[np.int64], NDArray[np.i
     """The cells of S as spans that do not overlap, which those of an op with several outputs may do in
     ``matrices``. Arrays of one length: column, first row, and row after the last."""
     order = np.lexsort((matrices.held_from, matrices.held_column))
-    column, begin, end = (
-        np.asarray(entry[order], np.int64)
-        for entry in (matrices.held_column, matrices.held_from, matrices.held_to)
-    )
+    spans = matrices.held_column, matrices.held_from, matrices.held_to
+    column, begin, end = (np.asarray(entry[order], np.int64) for entry in spans)
     if not len(column):
         return column, begin, end
     # Columns one below the other, so that no span reaches from one into the next.
@@ -234,9 +232,8 @@ class Difference:
         sign = "−" if self.peak_bytes < 0 else "+"
         peak = f"{sign}{format_bytes(abs(self.peak_bytes))} peak" if self.peak_bytes else "same peak"
         cost = f"{100 * self.cost:+.1f} % cost".replace("-", "−")
-        return (
-            f"A minus B: {peak}, {cost} · recomputed only in A: {self.only_a} ops, only in B: {self.only_b}"
-        )
+        only = f"recomputed only in A: {self.only_a} ops, only in B: {self.only_b}"
+        return f"A minus B: {peak}, {cost} · {only}"
 
 
 def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live: Timeline) -> Difference:
@@ -268,10 +265,8 @@ def compared_image(
     part = cells or Cells.all_of(a.n)
     cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
     if a.n <= _EXACT:
-        first, second = (
-            matrix[part.top : part.bottom, part.left : part.right]
-            for matrix in (getattr(a, which), in_order_of(a.order, b, which))
-        )
+        both = getattr(a, which), in_order_of(a.order, b, which)
+        first, second = (matrix[part.top : part.bottom, part.left : part.right] for matrix in both)
         found = cases[first.astype(np.uint8) + 2 * second.astype(np.uint8)]
         return np.asarray(shrink(found, most, most))
     first, second = (_occupied(matrices, a.order, which, most, part) for matrices in (a, b))
@@ -295,9 +290,8 @@ def _occupied(
     some = columns >= 0
     spans = matrices.held_from[some], matrices.held_to[some] - 1, columns[some]
     held = spread(*spans, (n, width))[np.argsort(matrices.order)[order]][part.top : part.bottom]
-    return np.maximum.reduceat(
-        held, np.searchsorted(row_bins[part.top : part.bottom], np.arange(height)), axis=0
-    )
+    starts = np.searchsorted(row_bins[part.top : part.bottom], np.arange(height))
+    return np.maximum.reduceat(held, starts, axis=0)
 
 
 def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

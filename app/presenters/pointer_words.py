@@ -56,9 +56,8 @@ def time_words(axis: StepAxis, step: int) -> str:
     at, own, whole = (float(cost) for cost in (axis.costs[step], np.diff(axis.costs)[step], axis.costs[-1]))
     if graph.cost_unit is CostUnit.UNIT:
         return f"after {at:,.4g} of {cost_text(graph, whole)}, costs {own:,.4g} ({known})"
-    return (
-        f"after {cost_text(graph, at)} of {cost_text(graph, whole)}, takes {cost_text(graph, own)} ({known})"
-    )
+    after = f"after {cost_text(graph, at)} of {cost_text(graph, whole)}"
+    return f"{after}, takes {cost_text(graph, own)} ({known})"
 
 
 def range_words(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) -> str:
@@ -93,9 +92,8 @@ def compared_words(
     row, across = (int(np.flatnonzero(other.matrices.order == one)[0]) for one in (ends, op))
     has = [_has(one.matrices, which, *at) for one, at in ((shown, (stage, column)), (other, (row, across)))]
     word = "computed" if which == "R" else "held"
-    return [
-        f"{word} in {' and '.join(name for name, yes in zip('AB', has, strict=True) if yes) or 'neither'}"
-    ]
+    names = [name for name, yes in zip("AB", has, strict=True) if yes]
+    return [f"{word} in {' and '.join(names) or 'neither'}"]
 
 
 def crowd_words(

@@ -84,10 +84,8 @@ def range_rows(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) -
 
 
 def _used(graph: Graph, shown: ListedSchedule, first: int, last: int) -> set[int]:
-    ran = {int(op) for op in shown.schedule.steps[first : last + 1]}
-    return {
-        int(graph.owner[value]) for op in ran for value in (*graph.ops[op].inputs, *graph.ops[op].outputs)
-    }
+    ran = [graph.ops[op] for op in set(shown.schedule.steps[first : last + 1].tolist())]
+    return {int(graph.owner[value]) for op in ran for value in (*op.inputs, *op.outputs)}
 
 
 def summary(shown: ListedSchedule, chosen: tuple[int, int], rows: Iterable[RangeRow]) -> str:

@@ -160,11 +160,8 @@ def search(query: str, entries: Sequence[PaletteEntry]) -> Matches:
     else:
         wanted = parse(text)
     if wanted.limited:
-        entries = [
-            entry
-            for entry in entries
-            if entry.phases and wanted.holds(entry.size, entry.phases, entry.recomputed)
-        ]
+        some = [entry for entry in entries if entry.phases]
+        entries = [entry for entry in some if wanted.holds(entry.size, entry.phases, entry.recomputed)]
     elif not wanted.words:
         entries = [entry for entry in entries if entry.kind == COMMAND]
         return Matches(tuple(entries[:_MOST]), wanted.problem)
