@@ -153,11 +153,9 @@ class HighsProgram:
         name: str,
         *,
         until: float,
-        cancelled: Cancelled,
-        daemon: bool,
-        grace_s: float = math.inf,
         start: NDArray[np.float64] | None = None,
         listener: HighsListener | None = None,
+        **how: Any,
     ) -> bool:
         """Solve as ``run_highs`` does. ``start``: the first columns of a known solution."""
         self.highs.setOptionValue("time_limit", max(0.0, until - time.perf_counter()))
@@ -165,7 +163,7 @@ class HighsProgram:
             self.highs.setSolution(len(start), np.arange(len(start), dtype=np.int32), start)
         if listener is not None:
             listener.subscribe(self.highs)
-        ended = run_highs(self.highs, name, until=until, cancelled=cancelled, daemon=daemon, grace_s=grace_s)
+        ended = run_highs(self.highs, name, until=until, **how)
         if not ended and listener is not None:
             listener.closed = True
         return ended

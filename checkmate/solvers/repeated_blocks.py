@@ -372,25 +372,20 @@ class _Join:
             search = SequenceSearch(small, scaled, budget, end.steps, seed=self.seed)
             search.run(CancelListener(cancelled), until=until, moves=moves)
             start = end.steps if search.best is None else search.best
-            found = self._stretched(dropped_ops(small, start))
+            found = self._pattern(spread(self.shrunk, self.problem.graph, dropped_ops(small, start)))
             self._note(found)
             mixed = self._mixed(until, cancelled)
             for pattern in (found, mixed):
                 if pattern is not None and self._fits(pattern) and pattern.cost < self.best:
                     self.best = pattern.cost
                     yield pattern.steps
-            budget -= self._correction(found)
+            over = found.peak - self.problem.budget_bytes
+            budget -= int(over * self.shrunk.left / self.shrunk.repeats.count)
 
     def _small_budget(self) -> int:
         whole, small = self.problem.graph, self.shrunk.graph
         saved = _plain_peak(whole) - self.problem.budget_bytes
         return int(_plain_peak(small) - saved * self.shrunk.left / self.shrunk.repeats.count)
-
-    def _correction(self, found: _Pattern) -> int:
-        return int((found.peak - self.problem.budget_bytes) * self.shrunk.left / self.shrunk.repeats.count)
-
-    def _stretched(self, small: NDArray[np.bool_]) -> _Pattern:
-        return self._pattern(spread(self.shrunk, self.problem.graph, small))
 
     def _pattern(self, again: NDArray[np.bool_]) -> _Pattern:
         graph = self.problem.graph

@@ -7,11 +7,10 @@ as ``StepRequests.after`` allows; so cost and gradients stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkmate.memory.step_requests import InitialAllocations, StepRequests
 from checkmate.solvers.addresses.allocator_kernels import (
@@ -28,8 +27,6 @@ from checkmate.solvers.addresses.allocator_kernels import (
 
 _RUNS = 2  # steps served for each order that is tried; the answer is checked with more
 _NO_LIMIT = np.iinfo(np.int64).max
-
-_Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -124,20 +121,10 @@ def _packed(requests: StepRequests, before: InitialAllocations, chunks: dict[int
     claims = [(size, chunks[handle]) for size, handle in before.unclaimed]
     return Requests(
         first_part=requests.first_part.astype(np.int64),
-        first_ask=_starts(asks),
+        first_ask=np.concatenate([[0], np.cumsum(asks)]).astype(np.int64),
         buffer=table,
-        readers=_ints(reader for b in buffers for reader in b.readers),
+        readers=np.array([reader for b in buffers for reader in b.readers], np.int64),
         claims=np.ascontiguousarray(np.array(claims, np.int64).reshape(-1, 2).T),
         first_after=np.array(requests.after.starts, np.int64),
         after=np.array(requests.after.ids, np.int64),
     )
-
-
-def _starts(lengths: NDArray[np.integer]) -> _Ints:
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
-
-
-def _ints(numbers: Iterable[int]) -> _Ints:
-    return np.array(list(numbers), np.int64)
