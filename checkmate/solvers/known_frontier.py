@@ -143,9 +143,7 @@ class Frontier:
         return point
 
     def add_bound(self, budget_bytes: int, lower_bound: float) -> bool:
-        """Return whether the bound, for any order, is new. One that a known schedule contradicts is not
-        added.
-        """
+        """Whether the bound, for any order, is new. One that a known schedule contradicts is not added."""
         if not lower_bound > self.bound(budget_bytes):  # NaN is not a bound either
             return False
         best = self.best(budget_bytes)

@@ -117,9 +117,7 @@ def _longest_true(flags: NDArray[np.bool_]) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """A step with ``left`` of its ``repeats``; ``ops``: int64[n], which op of the whole each of its ops
-    is.
-    """
+    """A step with ``left`` of its ``repeats``; ``ops``: int64[n], the op of the whole that each is."""
 
     repeats: Repeats
     graph: Graph

@@ -26,9 +26,7 @@ _ROUNDING = 1e-9  # of a solver's bound; a claim closer to the least cost than t
 
 @dataclass
 class Truth:
-    """``schedules``: peak and exact cost of each. ``bounds``: of a budget, what no schedule costs less
-    than.
-    """
+    """``schedules``: peak and exact cost of each; ``bounds``: by budget, infinite where none fits."""
 
     graph: Graph
     schedules: list[tuple[int, Fraction]] = field(default_factory=list)

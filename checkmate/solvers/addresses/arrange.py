@@ -93,9 +93,7 @@ def arrange(
     seed: int = 0,
     goal: int = 0,
 ) -> list[int]:
-    """Return the steps in an order that shows no more and asks for no more at once, the same for a
-    ``seed``.
-    """
+    """The steps in an order, the same for a ``seed``, that shows no more and asks for no more at once."""
     allocator = Allocator(requests, before)
     places = allocator.arranged(moves=moves, seed=seed, goal=goal)
     if allocator.shown(places).badness >= allocator.shown().badness:

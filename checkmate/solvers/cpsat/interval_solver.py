@@ -267,9 +267,7 @@ def _ops(steps: bytes, ops: int) -> list[int]:
 
 
 def _answers(task: IntervalTask, cancelled: Cancelled) -> Iterator[Message]:
-    """Yield the child's messages until it has ended; raise SolverCrashedError if that was before it was
-    done.
-    """
+    """Yield the child's messages until it has ended; SolverCrashedError if it was not done."""
     root = str(Path(checkmate.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     talk = Conversation("checkmate.solvers.cpsat.child", ENGINE_MESSAGES, {**os.environ, "PYTHONPATH": path})
