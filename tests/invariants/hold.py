@@ -37,8 +37,6 @@ _KINDS: tuple[Callable[[int, int], Graph], ...] = (
 
 @dataclass
 class Held:
-    """Count what was asked and what broke."""
-
     tried: Counter[str] = field(default_factory=Counter)
     graphs: Counter[str] = field(default_factory=Counter)  # by their ops
     broken: list[str] = field(default_factory=list)
@@ -192,7 +190,6 @@ TOOL = replay_tool()
 
 
 def hold_many(first: int, count: int, ops: int | None = None) -> Held:
-    """Hold the invariants for ``count`` seeds."""
     held = Held()
     for seed in range(first, first + count):
         try:

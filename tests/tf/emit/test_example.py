@@ -16,7 +16,6 @@ from tests.tf.prepared import small
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the script of an export, beside the step."""
     folder = tmp_path_factory.mktemp("export")
     folded = small("convnet")
     save_step(folded, Schedule.plain(folded.graph), folder / "saved_model")

@@ -108,7 +108,6 @@ def test_whatever_is_fused_keeps_its_peak_and_makes_no_cycle(name: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("architecture", ["6.1", "7.5", "9.0"])
 def test_on_every_generation_of_cards(architecture: str) -> None:
-    """Test cards that prefer different formats for half precision."""
     for policy in (None, HALF):
         before = emitted("residual", policy)
         assert live_peak(rewritten(before, architecture=architecture)) <= 1.05 * live_peak(before)

@@ -64,7 +64,6 @@ def states_after(folded: FoldedStep, function: Callable[..., object], runs: int)
 
 
 def addresses(folded: FoldedStep) -> list[int]:
-    """Return where each large variable lies."""
     reads = (
         tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
         for variable in folded.traced.variables
@@ -117,7 +116,6 @@ def test_a_slot_that_is_read_later_keeps_its_buffer() -> None:
 
 
 def test_no_kernel_is_taken_for_the_empty_variable() -> None:
-    """Run convolutions, whose kernels TensorFlow's passes look at."""
     folded = folded_convolutions()
     assert len(folded.structure.in_variables) == 1
     emitted = compiled_step(folded, list(range(folded.graph.n)))

@@ -87,10 +87,7 @@ def test_the_first_region_has_room_for_what_is_held_beside_the_step(monkeypatch:
 
 
 def test_an_export_fetches_its_region_before_its_variables_are_restored() -> None:
-    """Make the resource in a graph, as it is saved.
-
-    A SavedModel makes its resources before it restores anything.
-    """
+    """A SavedModel makes its resources before it restores anything."""
     structure: Any = SimpleNamespace(ops=(), kinds=())
     with tf.Graph().as_default() as graph:
         handle = SmallChunks(structure, region=4096).resource_handle

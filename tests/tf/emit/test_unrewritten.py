@@ -20,10 +20,7 @@ from tests.tf.schedules import recompute_forward
 
 
 def types_run(step: AnyStep, tensors: list[tf.Tensor], *, bitwise: bool = False) -> Iterator[list[str]]:
-    """Yield the types of the ops that run, by a schedule each time.
-
-    Check that the step returns and writes what the plain one does. It has one variable.
-    """
+    """Yield the types of the ops that run by schedules, which have to give what the plain step does."""
     (variable,) = step.folded.traced.variables
     before = variable.numpy()
     plain = [*(tensor.numpy() for tensor in step.plain()(*tensors)[1:]), variable.numpy()]

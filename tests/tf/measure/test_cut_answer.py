@@ -31,7 +31,6 @@ def test_half_an_answer_is_none(written: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_each_answer_replaces_the_one_before(tmp_path: Path) -> None:
-    """Test that what was found stands where the work goes on and fails."""
     files = TaskFiles(tmp_path)
     files.task.write_text('{"do": "count"}')
 

@@ -34,7 +34,6 @@ MEASURE = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 1}
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskServers]:
-    """Return servers of this test alone."""
     own = TaskServers(once=False)
     monkeypatch.setattr(tasks, "task_servers", lambda: own)
     yield own

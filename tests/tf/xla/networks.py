@@ -15,7 +15,6 @@ Batch = tuple[np.ndarray, np.ndarray]
 
 
 def dense(**options: Any) -> tuple[Any, Batch]:
-    """Return eight dense layers with norms."""
     inputs = keras.Input((128,))
     x: Any = inputs
     for _ in range(8):
@@ -36,7 +35,6 @@ def transformer(**options: Any) -> tuple[Any, Batch]:
 
 
 def mixer(**options: Any) -> tuple[Any, Batch]:
-    """Return two MLP-Mixer blocks."""
     inputs = keras.Input((128, 12))
     x: Any = layers.Dense(64)(inputs)
     for _ in range(2):
@@ -58,7 +56,6 @@ def normalized(**options: Any) -> tuple[Any, Batch]:
 
 
 def convolved(**options: Any) -> tuple[Any, Batch]:
-    """Return three residual blocks of convolutions."""
     inputs = keras.Input((32, 32, 3))
     x = layers.GlobalAveragePooling2D()(residual_blocks(inputs))
     return _compiled(inputs, x, options), _batch((16, 32, 32, 3))

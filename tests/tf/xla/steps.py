@@ -25,7 +25,6 @@ from tests.tf.xla.networks import NETWORKS
 
 @functools.cache
 def traced(name: str, policy: str = "float32") -> tuple[KerasStep, list[tf.Tensor]]:
-    """Return the step of a network, and a batch for it."""
     keras.utils.set_random_seed(1)
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
@@ -62,7 +61,6 @@ def emitted_types(step: KerasStep, schedule: Schedule, **options: Any) -> list[s
 
 
 def temp_bytes(step: KerasStep, schedule: Schedule, **options: Any) -> int:
-    """Return the temporaries of a schedule, as XLA compiles it."""
     emitted = tied_step(step.folded, schedule, **options)
 
     def body(*tensors: tf.Tensor) -> Any:
@@ -73,7 +71,6 @@ def temp_bytes(step: KerasStep, schedule: Schedule, **options: Any) -> int:
 
 
 def temps_by(name: str, schedule: Schedule, *ways: WaitPolicy) -> list[int]:
-    """Return the temporaries of a network's schedule in several ways."""
     return [temp_bytes(traced(name)[0], schedule, tied=tied) for tied in ways]
 
 

@@ -1,7 +1,4 @@
-"""Test how a budget is met by compiling.
-
-All is known of the compiler here.
-"""
+"""Test how a budget is met by compiling, where all is known of the compiler."""
 
 from __future__ import annotations
 
@@ -71,8 +68,6 @@ class _Step(XlaCompilation):
 
 @dataclass(frozen=True, eq=False)
 class _Noting(ScheduleSolver):
-    """A solver that notes for how many bytes it solves."""
-
     asked: list[int] = field(default_factory=list)
 
     def solve(self, graph: Graph, budget_bytes: int, **options: Any) -> SolveResult:
@@ -191,7 +186,6 @@ def test_where_the_order_alone_keeps_the_budget_nothing_is_recomputed() -> None:
 @pytest.mark.parametrize("rate", [0.6, 0.8, 1.0, 1.3])
 @pytest.mark.parametrize("share", [0.8, 0.6, 0.45])
 def test_the_budget_is_used_up_or_nothing_cheaper_is_known(share: float, rate: float) -> None:
-    """Try several rates of XLA's bytes to the graph's."""
     fit, step, asked = _fit(share, rate)
     assert fit.fits
     room, used = fit.budget_bytes - FIXED, fit.whole_bytes - FIXED
@@ -237,8 +231,6 @@ def test_where_nothing_fits_a_graph_that_counts_less_is_solved() -> None:
 
 @dataclass(frozen=True, eq=False)
 class _AnswersOnce(_Noting):
-    """A solver that finds a small schedule once, and then none."""
-
     def solve(self, graph: Graph, budget_bytes: int, **options: Any) -> SolveResult:
         self.asked.append(budget_bytes)
         bytes_ = 1 if len(self.asked) > 1 else int(0.5 * keep_everything_peak(graph))
@@ -283,7 +275,6 @@ def test_what_a_graph_that_counts_less_gave_is_told_of_the_steps_own() -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.6])
 def test_the_schedule_that_is_chosen_is_the_one_that_is_told_of(share: float) -> None:
-    """Check it for a budget, too, that only the least memory comes near."""
     fit = CompiledSearch(_follows(), _solver()).fit(_within(share))
     assert fit.schedule is not None and fit.fits is (share > 0.1)
     assert fit.result is not None and fit.result.require_schedule().same_steps(fit.schedule)

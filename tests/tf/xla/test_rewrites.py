@@ -53,8 +53,6 @@ def test_zeros_of_an_embedding_are_made_of_slopes_where_it_is_compiled(compiled:
 def _slopes(
     value: np.ndarray, slope: np.ndarray, size: int | list[int], strides: int | list[int], padding: str
 ) -> list[np.ndarray]:
-    """Return the gradient as XLA has it, and by comparisons."""
-
     def both(x: tf.Tensor, dy: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(x)

@@ -64,7 +64,6 @@ class OwnStep(keras.Model):  # type: ignore[misc]  # Keras is untyped here
 
 
 def _recurrent(kind: type) -> tuple[Any, Any, Any]:
-    """Return a text model with two LSTM layers, compiled for XLA."""
     keras.utils.set_random_seed(1)
     words = keras.Input((40,), dtype="int32")
     h = keras.layers.Embedding(100, 32)(words)
@@ -152,7 +151,6 @@ def test_a_function_that_xla_compiles_keeps_its_budget(capfd: pytest.CaptureFixt
 
 
 def _own_step() -> tuple[Any, list[tf.Variable]]:
-    """Return a step of eight dense layers, and its weights."""
     weights = [tf.Variable(tf.random.stateless_normal((64, 64), (1, i)) / 8) for i in range(8)]
 
     @tf.function
