@@ -209,8 +209,8 @@ def _plan_request(
     options: SolveOptions | None,
     cache: bool,
     quiet: bool,
-    wait: bool,
-    target: Target | str | None,
+    wait: bool = True,
+    target: Target | str | None = None,
 ) -> PlanRequest:
     return PlanRequest(
         budget=step_budget_of(budget),
