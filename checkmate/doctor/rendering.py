@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import locale
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -95,18 +95,11 @@ def _row(proof: Proof) -> tuple[str, ...]:
         name,
         format_bytes(report["budget_bytes"]),
         *(format_bytes(report["peak_bytes"].get(one)) for one in peaks),
-        _gradients(report["gradients"]),
+        "bitwise" if report["gradients"].get("bitwise") else "differ",
         *(format_seconds(report["seconds"].get(one)) for one in ("measured", "plain_measured")),
         took,
         proof.verdict,
     )
-
-
-def _gradients(found: Mapping[str, Any]) -> str:
-    if found.get("bitwise"):
-        return "bitwise"
-    error = found.get("max_relative_error")
-    return "differ" if error is None else f"{error:.1e} apart"
 
 
 def prove_report(diagnosis: Diagnosis, proofs: Sequence[Proof], when: datetime) -> str:
