@@ -26,7 +26,6 @@ from checkmate.ir.result import SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.planning.schedule_solver import ScheduleSolver
-from checkmate.progress import silent
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from checkmate.training.keras_model import replace_training
@@ -156,7 +155,7 @@ def compare(name: str) -> dict[str, Any]:
         None
     )  # the scheduled step is what is compared, also where the plain one fits
     Trials.run_plain = lambda self, what: None
-    request = Noting(Budget(bytes_=2**30), Recomputing("auto", SolveOptions()), report=silent)
+    request = Noting(Budget(bytes_=2**30), Recomputing("auto", SolveOptions()), quiet=True)
     replace_training(scheduled, request)
     expected = plain.fit(data, verbose=0).history
     found = scheduled.fit(data, verbose=0).history
