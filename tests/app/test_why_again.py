@@ -146,8 +146,8 @@ def test_a_click_on_an_op_says_why_and_leads_there(window, exploration, qtbot) -
     assert dropped[3].startswith("Memory was") and "% of the budget" in dropped[3]
     assert made[:2] == (f"step {again.step + 1}", "Computed again") and read[2] == "reads it"
     named = (again.freed_after, again.fullest_step, again.step, again.read_at)
-    for button, step in zip(inspector.again.steps, named, strict=False):
-        qtbot.mouseClick(button, LEFT)
+    for line, step in zip(inspector.again.lines, named, strict=False):
+        qtbot.mouseClick(line.step, LEFT)
         assert (window.playhead.step, window.selection.op) == (step, op)
     qtbot.mouseClick(inspector.again.lines[0].name, LEFT)  # words alone lead nowhere
     assert window.selection.op == op
