@@ -92,7 +92,7 @@ def test_the_bound_equals_that_of_the_prover_itself(
             assert (state.bound, state.cuts, state.programs) == (own.bound, own.cuts, own.rounds)
 
 
-@pytest.mark.parametrize(("kind", "graphs"), zip(KINDS, (3, 40), strict=True), ids=["process", "thread"])
+@pytest.mark.parametrize(("kind", "graphs"), [*zip(KINDS, (3, 40), strict=True)], ids=["process", "thread"])
 def test_never_above_the_optimum(
     kind: Callable[[Graph], BackgroundProver], graphs: int, left_nothing: None
 ) -> None:
