@@ -26,20 +26,16 @@ _LEAST_NEEDED = ("not yet run", "freed", "computing now", "in memory")
 def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, locks: bool) -> None:
     """Paint one row at the bottom of ``area``. If space is short, the plainest entries are left out."""
     painter.setFont(sized(font, 11))
-    sizes = {
-        text: 38 + painter.fontMetrics().horizontalAdvance(text)
-        for text in _LEGEND
-        if locks or text != "locked"
-    }
+    wide = painter.fontMetrics().horizontalAdvance
+    sizes = {text: 38 + wide(text) for text in _LEGEND if locks or text != "locked"}
     for text in _LEAST_NEEDED:
         if sum(sizes.values()) + 8 > area.width():
             del sizes[text]
-    entries, widths = list(sizes), list(sizes.values())
-    frame = QRectF(area.left(), area.bottom() - 26, sum(widths) + 8, 26)
+    frame = QRectF(area.left(), area.bottom() - 26, sum(sizes.values()) + 8, 26)
     ink(painter, QPen(theme.color("border"), 1), theme.color("panel"))
     painter.drawRoundedRect(frame, 6, 6)
     x, y = area.left() + 12, frame.center().y()
-    for text, width in zip(entries, widths, strict=True):
+    for text, width in sizes.items():
         _legend_sign(painter, theme, text, QRectF(x, y - 5.5, 16, 11))
         painter.setPen(theme.color("muted"))
         painter.drawText(QPointF(x + 22, y + 4), text)

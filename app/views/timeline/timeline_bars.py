@@ -142,10 +142,8 @@ class _Key(QWidget):
         self.setAccessibleName("Blue, hatched: only in A; orange, hatched: only in B; grey: in both")
 
     def sizeHint(self) -> QSize:
-        width = sum(
-            self.fontMetrics().horizontalAdvance(text) + _KEY + 3 * _GAP for text, *_ in self._ENTRIES
-        )
-        return QSize(int(width), 18)
+        wide = self.fontMetrics().horizontalAdvance
+        return QSize(int(sum(wide(text) + _KEY + 3 * _GAP for text, *_ in self._ENTRIES)), 18)
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
