@@ -144,7 +144,7 @@ def test_a_plan_that_needs_options_is_made_anew_without(
 ) -> None:
     """Test with the thrifty way alone, where a step is a program of its own."""
     monkeypatch.setattr(
-        "checkmate.training.jax_planner.ways_on",
+        "checkmate.backends.jax.compiler.ways_on",
         lambda platform, *, alone: ((Way(WaitPolicy.ALL, thrifty=alone),),),
     )
     params, (x, y) = weights(), data()

@@ -170,7 +170,7 @@ STAGES = (
     "checkmate.training.planner.fetch_region",
     "checkmate.backends.tf.live.measure.trace_run",
     "checkmate.planning.schedule_solver.ScheduleSolver.solve",
-    "checkmate.backends.tf.live.ready.ordered_step",
+    "checkmate.backends.tf.live.measure.ordered_step",
     "checkmate.training.kept.PlanMemory.keep",
 )
 
@@ -207,7 +207,7 @@ def test_so_does_a_step_of_the_models_own(
 def test_so_does_what_cannot_be_emitted_around_the_measured_step(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("checkmate.training.keras_model._ready", lambda plan: None)
+    monkeypatch.setattr("checkmate.backends.tf.live.measure.ReadyStep.begins_anew", False)
     monkeypatch.setattr(KerasStep, "run", fail)
     assert trained(conv, quiet=False) == pytest.approx(plainly(conv), rel=1e-5)
     planned, given_up = told(capfd)
