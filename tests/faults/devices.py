@@ -37,7 +37,7 @@ def _request(batch: int) -> ModelRequest:
 
 @cache
 def profiled(batch: int) -> Graph:
-    """Return the model's graph, made by the command and no harmed process."""
+    """The model's graph, made by the command and no harmed process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.json"
         command = ["profile", _MODEL, "-b", str(batch), "--allow-code", "--device", "cpu"]
@@ -50,10 +50,7 @@ def profiled(batch: int) -> Graph:
 
 
 def _same(graph: Graph | None, batch: int) -> bool:
-    """Return whether a graph is the model's, whatever costs and names it has.
-
-    Keras numbers its layers on where a process builds the model again.
-    """
+    """Whether it is the model's: Keras numbers its layers on where a process builds it again."""
     return graph is not None and graph.fingerprint == profiled(batch).fingerprint
 
 
@@ -70,14 +67,10 @@ class _Window:
 
     @property
     def idle(self) -> bool:
-        """Return whether nothing is profiled, exported or opened."""
         return not self.session.device_busy and not self.session.opening.busy
 
     def problem(self, patience: float, answered: Callable[[], bool]) -> str:
-        """Wait for the job's end; where it does not come, cancel it.
-
-        Return what broke: it ends neither way, or with neither an answer nor a word.
-        """
+        """Wait for the job's end, or cancel it; return what broke: neither ends it, or nothing is said."""
         if until(lambda: self.idle, patience, turn):
             return "" if answered() or self.failures else "there is neither an answer nor a word"
         self.session.cancel_device()
@@ -87,7 +80,6 @@ class _Window:
 
 
 def profile(patience: float) -> str:
-    """Profile a model at two batches, the second with measured costs."""
     for batch in (2, 3):
         profiled(batch)
     window = _Window()
@@ -109,7 +101,6 @@ def profile(patience: float) -> str:
 
 
 def export(patience: float) -> str:
-    """Export two schedules of a model."""
     graph = profiled(3)
     plain = planning.keep_everything_peak(graph)
     window, reports = _Window(), list[Any]()
@@ -131,7 +122,7 @@ def export(patience: float) -> str:
 
 
 def _exported(place: Path, graph: Graph, reported: bool) -> str:
-    """Return what is false of an export: it is whole, or there is none."""
+    """What is false of an export: it is whole, or there is none."""
     written = place / "schedule.json"
     if not written.exists():
         return "it is called exported, and nothing is there" if reported else ""
@@ -140,7 +131,6 @@ def _exported(place: Path, graph: Graph, reported: bool) -> str:
 
 
 def trace_sizes(patience: float) -> str:
-    """Trace a model at two other sizes."""
     for batch in (2, 3):
         profiled(batch)
     application()
@@ -164,7 +154,6 @@ def trace_sizes(patience: float) -> str:
 
 
 def certify(patience: float) -> str:
-    """Save certificates of two schedules, as the window does."""
     application()
     from PySide6.QtWidgets import QMainWindow
 
@@ -212,7 +201,6 @@ def _certified(path: Path, budget: int, said: bool) -> str:
 
 
 def make_films(patience: float) -> str:
-    """Save two animated pictures, and look at the files."""
     application()
     from PySide6.QtCore import QSize
 
@@ -240,7 +228,6 @@ def make_films(patience: float) -> str:
 
 
 def _filmed(path: Path, frames: int, said: str, *, problem: bool) -> str:
-    """Return what is false of a picture and of what is said of it."""
     from PIL import Image
 
     if not path.exists():

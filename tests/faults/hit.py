@@ -1,6 +1,4 @@
-"""Hit each step of an operation that writes, by number.
-
-Run it with ``python -m tests.faults.hit OPERATION``.
+"""Hit each step of an operation that writes, by number: ``python -m tests.faults.hit OPERATION``.
 
 Steps are opens for writing, renames, removals, fsyncs and the like, as Python's audit events tell them, and
 bytes of a file, by the system's limit on the size of files. A fault is an error of the system, or the end of
@@ -44,8 +42,6 @@ _MOST_SIZES = 48
 
 
 def _watch(folder: Path, heard: Callable[[], None]) -> None:
-    """Call ``heard`` at each step in the folder, from now on in this process."""
-
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
@@ -81,7 +77,7 @@ def _steps(operation: Operation, folder: Path) -> int:
 
 
 def _hit(operation: Operation, folder: Path, arm: Callable[[], None]) -> int:
-    """Do the operation in a child process, and return how it ended. ``arm`` has prepared the process."""
+    """Do the operation in a child that ``arm`` prepares, and return how it ended."""
     child = os.fork()
     if not child:
         try:
@@ -122,7 +118,6 @@ def _at_byte(size: int, fault: str) -> Callable[[], None]:
 
 
 def _judged(operation: Operation, folder: Path, before: str, code: int) -> str:
-    """Return what broke, or an empty text."""
     if code not in (_DONE, _TYPED, -signal.SIGKILL, -signal.SIGXFSZ):
         return f"it ended with {code}"
     try:
@@ -138,7 +133,7 @@ def _judged(operation: Operation, folder: Path, before: str, code: int) -> str:
 
 
 def hit_all(name: str) -> tuple[Counter[str], list[str]]:
-    """Return how often each fault was tried, and what broke."""
+    """How often each fault was tried, and what broke."""
     operation, tried, broken = OPERATIONS[name], Counter[str](), list[str]()
     root = Path(tempfile.mkdtemp(prefix="checkmate-faults-"))
 

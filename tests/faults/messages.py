@@ -39,10 +39,7 @@ _LEFT_S = 5.0  # for the children of a conversation to end
 def relayed(
     protocol: Protocol, fault: str, direction: str, number: int, log: Path, instead: tuple[str, ...] = ()
 ) -> Iterator[None]:
-    """Put the relay before the first child that the protocol starts.
-
-    ``instead``: a module and its arguments that take the child's place.
-    """
+    """Put the relay before the first child that the protocol starts, or before the module ``instead``."""
     begun = [0]
 
     def command(module: str, *arguments: str) -> list[str]:
@@ -73,7 +70,6 @@ def hit(
     patience: float,
     instead: tuple[str, ...] = (),
 ) -> str:
-    """Have one conversation with one fault; return what broke."""
     before = set(psutil.Process().children(recursive=True))
     with relayed(protocol, fault, direction, number, log, instead):
         try:
@@ -89,7 +85,7 @@ def hit(
 
 
 def counted(protocol: Protocol, patience: float, instead: tuple[str, ...] = ()) -> dict[str, list[str]]:
-    """Return the types of a normal conversation's messages, by direction."""
+    """The types of a normal conversation's messages, by direction."""
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log"
         broken = hit(protocol, _NONE, "to", -1, log, patience, instead)
@@ -99,10 +95,7 @@ def counted(protocol: Protocol, patience: float, instead: tuple[str, ...] = ()) 
 
 
 def hits(messages: dict[str, list[str]], most: int) -> Iterator[tuple[str, str, int]]:
-    """Yield each fault of each message.
-
-    Of many messages in a direction, ``most`` are taken, spread over all.
-    """
+    """Each fault of each message, of ``most`` messages in a direction."""
     for way, kinds in messages.items():
         share = max(1, -(-len(kinds) // most))
         for number in range(0, len(kinds), share):
@@ -123,11 +116,7 @@ def lies(messages: dict[str, list[str]], most: int) -> Iterator[tuple[str, str, 
 def tried(
     name: str, *, patience: float, most: int, lie: bool, folder: Path | None = None
 ) -> tuple[dict[str, int], list[str]]:
-    """Try every fault of a conversation; return how often each was tried, and what broke.
-
-    ``most``: messages of each direction. ``folder``: of a recording that plays the child's part; it is made
-    here if there is none.
-    """
+    """How often each fault was tried, and what broke. ``folder``: a recording that plays the child."""
     protocol, instead = PROTOCOLS[name], tuple[str, ...]()
     if folder is not None:
         if not folder.exists():
@@ -146,7 +135,6 @@ def tried(
 
 
 def main() -> int:
-    """Try them, and return 1 if something broke."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.messages", description=__doc__)
     parser.add_argument("protocol", choices=PROTOCOLS)
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that count as for ever")

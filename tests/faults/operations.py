@@ -1,8 +1,4 @@
-"""What writes a file, and how its old and its new content are told apart.
-
-Each operation is prepared in a folder with its old content, done once more with the new one, and judged by
-the program's own reader.
-"""
+"""What writes a file, and how its old and its new content are told apart by the program's own reader."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ OLD, NEW = "old", "new"
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation that writes, and how to read what it wrote.
-
-    ``do(folder, which)`` writes the content; ``read(folder)`` says which is there, or "" for none.
-    """
+    """``do(folder, which)`` writes the content; ``read(folder)`` says which is there, or "" for none."""
 
     do: Callable[[Path, str], None]
     read: Callable[[Path], str]

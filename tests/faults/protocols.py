@@ -31,10 +31,10 @@ ROUNDING = 1 + 1e-9
 
 @dataclass(frozen=True)
 class Protocol:
-    """A conversation.
+    """A conversation with ``module``, which ``starter`` starts.
 
-    ``module`` is the child's; ``starter`` starts it; ``waits`` (``module:name``) says how long a silence may
-    last. ``silent_s`` takes the place of that, so that a lost message does not take a minute each.
+    ``waits`` (``module:name``) says how long a silence may last; ``silent_s`` takes its place, so that a lost
+    message does not take a minute.
     """
 
     module: str
@@ -46,13 +46,12 @@ class Protocol:
 
 @cache
 def small() -> Graph:
-    """Return a graph of 16 ops."""
     return training_chain(8)
 
 
 @cache
 def large() -> tuple[Graph, dict[int, float]]:
-    """Return a graph of many ops, and the least known costs of two budgets."""
+    """A graph of many ops, and the least known costs of two budgets."""
     graph = training_dag(1, LARGE)
     peak, options = planning.keep_everything_peak(graph), SolveOptions(time_limit_s=10.0, workers=2)
     budgets = (int(0.6 * peak), int(0.45 * peak))
@@ -62,17 +61,14 @@ def large() -> tuple[Graph, dict[int, float]]:
 
 @cache
 def truth(layers: int, budget: int) -> SolveResult:
-    """Return an answer made without any fault: proved, or the best known."""
+    """An answer made without any fault: proved, or the best known."""
     found = planning.solve(training_chain(layers), budget, options=SolveOptions(time_limit_s=20.0))
     assert found.schedule is not None or found.status is SolveStatus.INFEASIBLE, found
     return found
 
 
 def least_cost(layers: int, budget: int) -> float:
-    """Return the least known cost; infinite where no schedule fits.
-
-    Where it is not proved, a bound above it is false all the same.
-    """
+    """The least known cost, infinite where no schedule fits; a bound above it is false, proved or not."""
     cost = truth(layers, budget).cost
     return math.inf if cost is None else cost
 
@@ -90,7 +86,6 @@ def until(condition: Callable[[], bool], patience: float, turn: Callable[[], obj
 
 
 def prove(patience: float) -> str:
-    """Ask the prover's process about three budgets of four ops."""
     with ProverProcess(training_chain(4)) as prover:
         for budget in (40, 30, 50):
             least_cost(4, budget)
@@ -108,7 +103,7 @@ def prove(patience: float) -> str:
 
 
 def judged(graph: Graph, found: SolveResult, cost: float) -> str:
-    """Return what is false of a result; ``cost``: the least of all."""
+    """What is false of a result; ``cost``: the least of all."""
     if found.schedule is not None:
         report = check(graph, found.schedule.steps.tolist(), budget_bytes=found.budget_bytes)
         if not report.ok or report.cost != found.cost or report.peak_bytes != found.peak_bytes:
@@ -124,7 +119,6 @@ def judged(graph: Graph, found: SolveResult, cost: float) -> str:
 
 
 def auto(patience: float) -> str:
-    """Solve two budgets of a graph whose prover is a process."""
     graph, known, said = *large(), list[str]()
 
     def solve(budget: int) -> None:

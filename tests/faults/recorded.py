@@ -30,8 +30,6 @@ Asked = Profile | Export
 
 
 class _Noting(Sent):
-    """Pass messages on to a channel, and keep them."""
-
     def __init__(self, channel: Channel) -> None:
         super().__init__()
         self._channel = channel
@@ -79,7 +77,7 @@ def play(folder: Path, channel: Channel, asked: Asked, cancelled: Cancelled) -> 
 
 
 def kept(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield the messages, but few of the progress in one stage."""
+    """The messages, but few of the progress in one stage."""
     for stage, found in groupby(messages, _stage):
         some = list(found)
         many = stage is not None and len(some) > 3
@@ -91,10 +89,7 @@ def _stage(message: Message) -> str | None:
 
 
 class RecordedServer(DeviceServer):
-    """The device's process, whose work is recorded, or played."""
-
     def work(self, asked: Message) -> Message | None:
-        """Record the real work, or say what was recorded."""
         assert isinstance(asked, Asked)
         what, folder = sys.argv[1], Path(sys.argv[2])
         serve = partial(record, folder, self._really) if what == "record" else partial(play, folder)

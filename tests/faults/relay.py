@@ -50,7 +50,6 @@ class Plan:
 
 
 def frames(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the frames of a stream as they are."""
     pending = b""
     while data := os.read(stream.fileno(), 2**16):
         pending += data
@@ -64,13 +63,12 @@ def frames(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def type_of(frame: bytes) -> str:
-    """Return a frame's type."""
     head = _PREFIX.unpack_from(frame)[0]
     return str(json.loads(frame[_PREFIX.size : _PREFIX.size + head])["type"])
 
 
 def damaged(frame: bytes, part: str) -> bytes:
-    """Return a frame with changed lengths, a changed header or body."""
+    """A frame with changed lengths, a changed header or body."""
     head, body, *_ = _PREFIX.unpack_from(frame)
     part = "header" if part == "body" and not body else part
     begin = {"lengths": 0, "header": _PREFIX.size, "body": _PREFIX.size + head}[part]
@@ -82,7 +80,6 @@ def damaged(frame: bytes, part: str) -> bytes:
 
 
 def lying(frame: bytes, claim: str) -> bytes:
-    """Return a whole frame with one claim changed."""
     head = _PREFIX.unpack_from(frame)[0]
     header = json.loads(frame[_PREFIX.size : _PREFIX.size + head])
     body = frame[_PREFIX.size + head :]
@@ -94,8 +91,6 @@ def lying(frame: bytes, claim: str) -> bytes:
 
 
 class Relay:
-    """Pass frames on in one direction."""
-
     def __init__(self, plan: Plan, direction: str, child: subprocess.Popen[bytes]) -> None:
         self._plan, self._direction, self._child = plan, direction, child
         assert child.stdin is not None and child.stdout is not None
@@ -107,7 +102,6 @@ class Relay:
         self._ends = 0
 
     def run(self) -> None:
-        """Pass on all that comes, then close."""
         with suppress(OSError):
             for number, frame in enumerate(frames(self._source)):
                 with self._plan.log.open("a", encoding="utf-8") as log:
@@ -160,7 +154,6 @@ class Relay:
 
 
 def main() -> int:
-    """Start the module, and pass on what it and its parent say."""
     fault, direction, number, log, *command = sys.argv[1:]
     plan = Plan(fault, direction, int(number), Path(log))
     child = subprocess.Popen(

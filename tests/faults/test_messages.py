@@ -1,7 +1,4 @@
-"""Test that a harmed message ends in an answer or an error.
-
-``python -m tests.faults.messages PROTOCOL`` harms every message.
-"""
+"""Test that a harmed message ends in an answer or an error; ``python -m tests.faults.messages`` harms all."""
 
 from __future__ import annotations
 

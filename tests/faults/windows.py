@@ -46,7 +46,6 @@ def application() -> object:
 
 
 def explore(patience: float, *, ask_checker: bool = False) -> str:
-    """Solve three budgets as the window does."""
     application()
     from app.models import solving
     from app.models.exploration import Exploration
@@ -67,7 +66,6 @@ def explore(patience: float, *, ask_checker: bool = False) -> str:
 
 
 def show(exploration: Any, found: SolveResult) -> None:
-    """Add a schedule to what is explored, and show it."""
     steps, budget = found.require_schedule().steps, found.budget_bytes
     exploration.set_budget(budget)
     exploration.add(steps, budget_bytes=budget, solver="", seconds=0.0)
@@ -79,7 +77,6 @@ def _solving(exploration: Any) -> bool:
 
 
 def _explored(exploration: Any, graph: Graph, budget: int) -> str:
-    """Return what is false of what the window knows and says."""
     for found in exploration.known:
         report = check(graph, found.schedule.steps.tolist())
         if not report.ok or (report.cost, report.peak_bytes) != (found.cost, found.peak_bytes):
@@ -95,12 +92,10 @@ def _explored(exploration: Any, graph: Graph, budget: int) -> str:
 
 
 def check_elsewhere(patience: float) -> str:
-    """Have every schedule checked by the checker's process."""
     return explore(patience, ask_checker=True)
 
 
 def place_buffers(patience: float) -> str:
-    """Place the buffers of two schedules."""
     application()
 
     from app.models.exploration import Exploration
@@ -139,7 +134,6 @@ def _batched() -> Graph:
 
 
 def find_batch(patience: float) -> str:
-    """Look for the largest batch twice."""
     application()
     from app.models.finders import BatchFinder
     from app.presenters.sizes import BatchQuestion
@@ -161,7 +155,6 @@ def find_batch(patience: float) -> str:
 
 @cache
 def least_peak(max_overhead: float) -> int:
-    """Return the least peak within a cost, which is proved."""
     found = planning.least_memory(
         small(), max_overhead=max_overhead, options=SolveOptions(time_limit_s=120.0)
     )
@@ -170,7 +163,6 @@ def least_peak(max_overhead: float) -> int:
 
 
 def look_for_less(patience: float) -> str:
-    """Look for the least memory at three costs, as the window does."""
     for share in _COSTS:
         least_peak(share)
     application()

@@ -30,10 +30,9 @@ _REFUSED, _BROKE = "refused", "broke"
 
 @dataclass(frozen=True)
 class Place:
-    """What several write to.
+    """What several write to; ``one``: each record takes the place of the one before.
 
-    ``write(folder, record)`` returns whether the record is kept; ``read(folder)`` returns the records that
-    are there. ``one``: each record takes the place of the one before.
+    ``write(folder, record)`` returns whether the record is kept; ``read(folder)`` the records that are there.
     """
 
     write: Callable[[Path, str], bool]
@@ -108,7 +107,6 @@ def _records(writer: int) -> list[str]:
 
 
 def _write(place: Place, folder: Path, writer: int, start: float) -> None:
-    """Write in a child process, and say of each record what became of it."""
     told = {}
     time.sleep(max(0.0, start - time.monotonic()))
     for record in _records(writer):
@@ -122,7 +120,7 @@ def _write(place: Place, folder: Path, writer: int, start: float) -> None:
 
 
 def race(name: str, writers: int) -> tuple[int, int, list[str]]:
-    """Return how many were kept, how many refused, and what broke."""
+    """How many were kept, how many refused, and what broke."""
     place = PLACES[name]
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root) / "place"

@@ -57,7 +57,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def some(hint: Any) -> st.SearchStrategy[Any]:
-    """Return values of an annotated type. Types are told apart here again, not by the code under test."""
+    """Values of an annotated type; types are told apart here again, not by the code under test."""
     arguments = get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint]
@@ -162,10 +162,7 @@ def named_in(node: ast.AST) -> set[str]:
 
 @cache
 def senders_and_receivers() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Return who calls each name, and who tells it apart.
-
-    Names are told apart by ``match`` and ``isinstance``.
-    """
+    """Who calls each name, and who tells it apart by ``match`` or ``isinstance``."""
     sent, received = defaultdict(set), defaultdict(set)
     for path in [*(ROOT / "checkmate").rglob("*.py"), *(ROOT / "app").rglob("*.py")]:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)

@@ -56,7 +56,7 @@ def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
 
 
 def animated(path: Path, numbers: list[int]) -> list[Message]:
-    """Return what is said to a picture of one sample and three frames, with these numbers."""
+    """What is said to a picture of one sample and three frames, with these numbers."""
     channel = Sent()
     server = AnimationServer(channel, Inbox())
     server.answer(BeginAnimation(path, 4, 4, (10, 10, 10), ((255, 255, 255),), 1))
