@@ -57,7 +57,7 @@ def test_device_process_killed_while_it_starts_and_at_every_stage_of_a_profile(w
             killed.add("starting")
         else:
             qtbot.waitUntil(
-                lambda: {*stages} - killed or session.exploration.graph is not graph, timeout=120000
+                lambda: bool({*stages} - killed) or session.exploration.graph is not graph, timeout=120000
             )
             if session.exploration.graph is not graph:
                 break  # every stage has had its kill; this profile went through
