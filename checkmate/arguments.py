@@ -16,8 +16,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from checkmate.errors import LoadError, ModelReadError, UnsafeModelError, UsageError
 from checkmate.formats import read_schedule
 from checkmate.graphs.by_name import read_or_build
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
+from checkmate.ir import Graph, SolveResult
 from checkmate.request import ModelRequest, OnMiss, Target, parse_shape
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead, plural
 

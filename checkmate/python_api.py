@@ -29,7 +29,7 @@ from checkmate.arguments import (
     result_of,
 )
 from checkmate.errors import UsageError
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.progress import Cancelled, Report, never
 from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
@@ -38,8 +38,7 @@ from checkmate.terminal import progress_line
 
 if TYPE_CHECKING:
     from checkmate.frontiers.summary import TradeOff
-    from checkmate.ir.result import SolveResult
-    from checkmate.ir.schedule import Schedule
+    from checkmate.ir import Schedule, SolveResult
     from checkmate.largest.of_model import LargestBatch
     from checkmate.largest.on_cards import CardPlan
     from checkmate.planning.graph_info import GraphInfo

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkmate.ir.graph import Graph, GraphBuilder, Phase
+from checkmate.ir import Graph, GraphBuilder, Phase
 
 _UNIT = 4096  # bytes of one activation of the residual path
 _SMALL = 16  # bytes of a mean or a variance

@@ -6,7 +6,7 @@ import itertools
 import math
 from random import Random
 
-from checkmate.ir.graph import Graph, GraphBuilder, Phase
+from checkmate.ir import Graph, GraphBuilder, Phase
 
 
 def training_dag(seed: int, layers: int, *, branches: float = 0.4) -> Graph:

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, Timeline
 from checkmate.memory.placement import written_over
 from checkmate.memory.step_requests import AskedBuffer, StepRequests, order_of
 

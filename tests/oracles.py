@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 # A live buffer: the value that owns it, and the live values in it (bit mask). Two may have one owner.
 Buffers = tuple[tuple[int, int], ...]

@@ -6,7 +6,7 @@ import numpy as np
 
 from app.layout.grouping import Group, group_tree, opened_by_default, visible_groups
 from app.layout.repeats import find_runs
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir import Graph, Phase
 
 MOST_BOXES = 60
 BOX_WIDTH, BOX_HEIGHT, GAP = 64.0, 56.0, 14.0

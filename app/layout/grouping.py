@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.layout.repeats import BlockRun, block_names, run_name
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir import Graph, Phase
 
 _TOKEN = re.compile(r"[A-Za-z]+\d*|\d+")
 _MOST_CHILDREN = 8

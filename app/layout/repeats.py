@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 _LEAST_COPIES, _LEAST_LAYERS = 3, 8  # fewer are not worth a box of another kind
 _LONGEST = 400  # layers in a block

@@ -28,8 +28,8 @@ from app.state.saved import (
 from app.state.solve import Aim, SliderTarget, Solve, Standing
 from app.workers.background import Background, on
 from checkmate.formats.exploration import SavedExploration
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import MeasuredSchedule, SolveResult
+from checkmate.ir import Graph, SolveResult
+from checkmate.ir.result import MeasuredSchedule
 from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.known_frontier import Frontier
 from checkmate.workers.window_messages import Checked

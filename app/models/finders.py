@@ -16,7 +16,7 @@ from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import InfeasibleError, VerificationError
 from checkmate.formats.graph import graph_to_json
 from checkmate.formats.schedule import read_certificate
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.processes.messages import JobFailed, Message
 from checkmate.progress import Progress
 from checkmate.workers.window_messages import CertificateWritten, Certify, FindLargestBatch, LargestBatchFound

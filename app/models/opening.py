@@ -22,7 +22,7 @@ from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
 from checkmate.formats.exploration import SavedExploration, exploration_from_json, is_exploration
 from checkmate.formats.files import read_json
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.cost_origin import changed_since_profiled
 from checkmate.records.read import read_record
 from checkmate.solvers.constraints import Constraints

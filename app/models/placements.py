@@ -24,7 +24,7 @@ from app.workers.background import on
 from app.workers.client import Client
 from checkmate.catalog.cards import common_cards
 from checkmate.errors import ContentError
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.memory.placement import Placement
 from checkmate.processes.messages import JobFailed, Message, pack_steps
 from checkmate.progress import Progress

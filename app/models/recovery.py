@@ -14,7 +14,7 @@ from PySide6.QtCore import QLockFile, QObject, QSettings, Signal
 from app.models.exploration import Exploration
 from app.workers.background import Background, later, on
 from checkmate.formats.exploration import write_exploration
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 _QUIET_MS, _LAST_S = 2000, 5.0
 _LOCK = ".lock"

@@ -19,8 +19,7 @@ from app.workers.background import Background, later
 from app.workers.client import Client
 from checkmate.formats.exploration import SavedExploration
 from checkmate.formats.graph import unpack_graph
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.largest.input_size import alike
 from checkmate.largest.reach import NEEDED, InputLevels, Reach
 from checkmate.largest.scaling import BatchScaling

@@ -27,9 +27,8 @@ from checkmate.formats.exploration import SavedExploration, write_exploration
 from checkmate.formats.files import write_bytes
 from checkmate.formats.graph import unpack_graph
 from checkmate.formats.schedule import write_schedule
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import MeasuredSchedule, SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
+from checkmate.ir.result import MeasuredSchedule
 from checkmate.memory.simulate import simulate
 from checkmate.processes.messages import JobFailed, Message
 from checkmate.progress import Progress

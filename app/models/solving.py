@@ -17,8 +17,7 @@ from app.state.solve import Solve, Tightest
 from app.workers.background import later
 from app.workers.client import SILENT_S
 from app.workers.process import WorkerProcess
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveStatus
+from checkmate.ir import Graph, SolveStatus
 from checkmate.machine.load import usable_cores
 from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, Message, pack_steps, unpack_steps
 from checkmate.workers.window_messages import (

@@ -12,7 +12,7 @@ from app.models.exploration import Exploration
 from app.presenters.axes import StepAxis, stage_edges
 from app.presenters.bands import Grouping
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 _LEAST_STEPS, _LEAST_COLUMNS = 1.0, 4.0
 _LEAST_HEIGHT = 1e-5  # of a scale of bytes

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import CostUnit, Graph
-from checkmate.ir.schedule import Schedule, StageMatrices
+from checkmate.ir import CostUnit, Graph, Schedule, StageMatrices
 from checkmate.machine.cost_origin import cost_text
 from checkmate.units import byte_unit, round_values
 

@@ -15,7 +15,7 @@ from app.layout.grouping import group_tree
 from app.presenters.view_tables import ViewTable
 from app.presenters.wording import short_name
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.memory.hotspot import FIXED, Reason
 from checkmate.memory.placement import FIXED as FIXED_BUFFER
 from checkmate.memory.placement import WORKSPACE, Placement

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.state.solve import Aim
 from checkmate.catalog.bundled import graph_files, graph_name
-from checkmate.ir.graph import CostOrigin, Graph
+from checkmate.ir import CostOrigin, Graph
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 

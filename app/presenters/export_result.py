@@ -12,8 +12,7 @@ from typing import Any
 from app.presenters.wording import as_sentence, strong
 from app.state.knowledge import ListedSchedule
 from checkmate import __version__
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.machine.supported import versions
 from checkmate.memory.simulate import simulate
 from checkmate.runner import Runner, runner_of

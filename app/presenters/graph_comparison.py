@@ -15,7 +15,7 @@ from app.presenters.range_rows import Cell
 from app.presenters.view_tables import ViewTable
 from app.presenters.wording import batch_text
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import CostOrigin, Graph
+from checkmate.ir import CostOrigin, Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.units import format_bytes, plural
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from app.presenters.matrix_image import Difference
 from app.presenters.wording import layer_name, short_name, signed_bytes
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, Share
 from checkmate.memory.suggestions import Suggestion, SuggestionKind

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from app.state.knowledge import ListedSchedule
 from checkmate.catalog.cards import Cards
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.ir.result import MeasuredSchedule
 from checkmate.memory.placement import Placement
 from checkmate.units import format_bytes

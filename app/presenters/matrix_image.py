@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule, StageMatrices
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, StageMatrices, Timeline
 from checkmate.units import format_bytes
 
 EMPTY, FORWARD, BACKWARD, RECOMPUTED, HELD, CHECKPOINTED = range(6)

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from app.layout.folded import Box, GraphLayout
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, Timeline
 
 KINDS = ("fixed", "activations", "gradients", "workspace")
 

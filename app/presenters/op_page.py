@@ -10,7 +10,7 @@ import numpy as np
 from app.presenters.wording import origin_text, short_name, signed_bytes, target_text
 from app.state.knowledge import ListedSchedule
 from app.state.solve import BudgetStanding, Standing, Tightest
-from checkmate.ir.graph import Graph, Value
+from checkmate.ir import Graph, Value
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import FIXED, TAKEN_OVER, WORKSPACE
 from checkmate.memory.recomputed import Recomputation

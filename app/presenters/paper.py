@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from checkmate.errors import UsageError
-from checkmate.ir.schedule import StageMatrices
+from checkmate.ir import StageMatrices
 
 WORDS = 12.0  # pixels of a view's words; a figure is as many pixels wide as gives them the wanted size
 _POINTS = 72.0  # of an inch

@@ -10,8 +10,7 @@ from app.presenters.matrix_image import held_spans
 from app.presenters.memory_curve import KINDS, Stack
 from app.presenters.wording import short_name
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.ir.schedule import StageMatrices
+from checkmate.ir import CostOrigin, CostUnit, Graph, StageMatrices
 from checkmate.machine.cost_origin import cost_text
 from checkmate.units import format_bytes, plural
 

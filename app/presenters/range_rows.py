@@ -12,7 +12,7 @@ from app.presenters.axes import StepAxis
 from app.presenters.view_tables import ViewTable
 from app.presenters.wording import name_in_model, scope_of_all
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir import CostUnit, Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.suggestions import Suggestion
 from checkmate.units import format_bytes, plural

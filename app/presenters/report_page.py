@@ -23,7 +23,7 @@ from app.presenters.wording import constraints_text, doubts, origin_text, percen
 from app.state.knowledge import ListedSchedule
 from checkmate import __version__
 from checkmate.catalog.bundled import resource
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.memory.hotspot import Moment, moment
 from checkmate.memory.suggestions import find_suggestions, rank_suggestions

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from app.layout.grouping import LayerSizes
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 from checkmate.units import format_bytes, parse_bytes, plural
 
 HELP = "size>10M, recomputed, phase:backward"

@@ -13,7 +13,7 @@ from app.presenters.commands import profiled_from
 from app.presenters.lines_across import NO_CARD, capacity_of, card_entries
 from app.presenters.range_rows import Cell
 from checkmate.catalog.cards import Cards
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.request import ModelRequest
 from checkmate.units import format_bytes
 

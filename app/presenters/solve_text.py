@@ -16,7 +16,7 @@ from app.presenters.wording import (
     why_other_backend,
 )
 from app.state.solve import BudgetStanding, Solve, Standing
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.cost_origin import cost_text
 from checkmate.units import format_bytes, format_bytes_apart, format_overhead, plural
 

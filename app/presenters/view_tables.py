@@ -14,7 +14,7 @@ from app.presenters.memory_curve import KINDS, memory_stack
 from app.presenters.schedule_rows import ScheduleRow
 from app.state.knowledge import ListedSchedule
 from app.state.solve import Solve
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.memory.hotspot import Moment
 from checkmate.solvers.known_frontier import Frontier
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from app.state.knowledge import ListedSchedule
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir import CostOrigin, CostUnit, Graph
 from checkmate.machine.cost_origin import doubt_words, elsewhere_words, origin_words
 from checkmate.machine.supported import keras_backend
 from checkmate.progress import FillState

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.solvers.constraints import Constraints
 
 

@@ -16,10 +16,7 @@ from app.layout.folded import Folding
 from app.layout.grouping import LayerSizes, layers_of
 from checkmate.errors import ScheduleError
 from checkmate.formats.graph import pack_graph
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule, StageMatrices
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import CheckReport, Graph, Schedule, SolveResult, SolveStatus, StageMatrices, Timeline
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import Uses
 from checkmate.memory.recomputed import Runs

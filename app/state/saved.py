@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.state.knowledge import ListedSchedule, WhatIf, is_baseline, steps_key
 from app.state.solve import Aim, SliderTarget
 from checkmate.formats.exploration import Bounds, BoundsUnder, SavedExploration, SavedOwn
-from checkmate.ir.result import SolveResult
+from checkmate.ir import SolveResult
 from checkmate.solvers.constraints import Constraints, constrained, run_once
 from checkmate.solvers.known_frontier import Frontier
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir import CostUnit, Graph
 
 # A gradient that is zero on paper (a bias before BatchNorm) is rounding noise. Its error is relative to this
 # share of the norm of all gradients; else it would always look like 100 %.

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from checkmate.errors import NoScheduleError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, VerificationReport
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, VerificationReport
 from checkmate.machine.supported import require_backend
 from checkmate.memory.simulate import simulate
 from checkmate.memory.step_requests import InitialAllocations, StepRequests

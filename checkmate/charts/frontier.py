@@ -10,7 +10,7 @@ from itertools import cycle
 from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, LabelPlacer
 from checkmate.frontiers.curve import Curve, CurveBaseline, CurvePoint, CurveRow, curve_of
 from checkmate.frontiers.summary import TradeOff
-from checkmate.ir.result import SolveStatus
+from checkmate.ir import SolveStatus
 from checkmate.units import byte_unit, format_bytes
 
 COLORS = ("#c75400", "#007f5b", "#b5528c", "#0072b2", "#8a6d00", "#7a4fc0", "#b3261e", "#3d6b6b")

@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 
 from checkmate.charts.frontier import COLORS
 from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.units import byte_unit, format_bytes
 

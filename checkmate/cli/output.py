@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkmate.errors import ExitCode
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveStatus
+from checkmate.ir import Graph, SolveStatus
 from checkmate.terminal import complain as complain
 from checkmate.terminal import emit as emit
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.cli.output import graph_facts, target_words
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import VerificationReport
+from checkmate.ir import Graph, VerificationReport
 from checkmate.machine.cost_origin import (
     cache_facts,
     cost_text,

@@ -10,7 +10,7 @@ from checkmate.formats.files import read_json
 from checkmate.formats.graph import graph_from_json, read_graph, write_graph
 from checkmate.formats.moccasin import graph_from_node_link, looks_like_node_link
 from checkmate.formats.schedule import read_schedule, write_matrices, write_report, write_schedule
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 __all__ = [
     "read_any_graph",

@@ -24,8 +24,8 @@ from checkmate.errors import FingerprintMismatchError, FormatError
 from checkmate.formats.files import Fields, read_json, write_bytes
 from checkmate.formats.graph import graph_from_json, graph_to_json, require_version
 from checkmate.formats.schedule import result_from_json, result_to_json
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import MeasuredSchedule, SolveResult
+from checkmate.ir import Graph, SolveResult
+from checkmate.ir.result import MeasuredSchedule
 
 FORMAT, VERSION = "checkmate-exploration", 1
 _GZIP = 31  # zlib's name for the gzip container

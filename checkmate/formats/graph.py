@@ -11,7 +11,7 @@ from typing import Any
 
 from checkmate.errors import FormatError, GraphError, SchemaVersionError
 from checkmate.formats.files import Fields, read_json, write_json
-from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
+from checkmate.ir import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 
 FORMAT, VERSION = "checkmate-graph", 1
 ENDINGS = (".json", ".json.gz")  # of the names of graph files

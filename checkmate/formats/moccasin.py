@@ -14,7 +14,7 @@ from typing import Any
 
 from checkmate.errors import FormatError, GraphError
 from checkmate.formats.files import Fields
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op, Phase, Value
+from checkmate.ir import CostOrigin, CostUnit, Graph, Op, Phase, Value
 
 _NUMBER = re.compile("[0-9]{1,18}")
 

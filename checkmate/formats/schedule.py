@@ -16,9 +16,7 @@ import numpy as np
 from checkmate.errors import FingerprintMismatchError, FormatError, ScheduleError
 from checkmate.formats.files import Fields, read_json, write_bytes, write_json
 from checkmate.formats.graph import require_version, write_graph
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus, VerificationReport
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus, VerificationReport
 
 FORMAT, VERSION = "checkmate-schedule", 1
 

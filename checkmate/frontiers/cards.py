@@ -12,7 +12,7 @@ from typing import Any
 
 from checkmate.catalog.cards import Cards, CardSize
 from checkmate.frontiers.summary import is_open
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.known_frontier import BudgetAnswer, Frontier
 from checkmate.text_table import aligned_lines

@@ -9,7 +9,7 @@ from typing import Any
 from checkmate.formats.files import Fields
 from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.table import facts, known_words
-from checkmate.ir.result import SolveStatus
+from checkmate.ir import SolveStatus
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from checkmate import planning
 from checkmate.errors import SolverCrashedError
 from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, require_budgets, resolved, row_of
 from checkmate.frontiers.tasks import BaselineTask, SolveTask, baseline_of, least_task, result_of
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
+from checkmate.ir import Graph, SolveResult
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.known_frontier import Frontier

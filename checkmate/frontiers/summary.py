@@ -9,8 +9,7 @@ import numpy as np
 
 from checkmate.arguments import step_budget_of
 from checkmate.errors import UsageError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.solvers.known_frontier import BudgetAnswer, Frontier, FrontierPoint, gap_between
 from checkmate.solvers.tolerances import PROVED
 from checkmate.units import Budget

@@ -22,8 +22,7 @@ from checkmate.frontiers.summary import (
     resolved,
     row_of,
 )
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.compile.compilation import load_kernels

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff
-from checkmate.ir.result import SolveStatus
+from checkmate.ir import SolveStatus
 from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.constraints import list_assumptions
 from checkmate.solvers.known_frontier import FrontierPoint, gap_between

@@ -14,9 +14,7 @@ from checkmate import planning
 from checkmate.errors import SolveError
 from checkmate.formats.schedule import result_facts
 from checkmate.frontiers.sweep import trace
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.progress import never
 from checkmate.solvers.known_frontier import FrontierPoint

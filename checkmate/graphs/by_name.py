@@ -15,7 +15,7 @@ from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
 from checkmate.formats.graph import ENDINGS
 from checkmate.graphs.paper import find_network, is_paper_name
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 _AT = "@"
 _LARGEST = 10**6  # examples; far more than any device holds, and the sizes still fit into int64

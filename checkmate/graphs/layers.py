@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkmate.errors import GraphError
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
+from checkmate.ir import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 
 Shape = tuple[int, ...]  # of one example: (height, width, channels), or (features,)
 

@@ -28,7 +28,7 @@ from functools import partial
 from checkmate.errors import UsageError
 from checkmate.formats.graph import ENDINGS
 from checkmate.graphs.layers import LayerBuilder, Network, Shape, Tensor, training_graph
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 PREFIX = "paper."
 _PHOTO_CLASSES, _STREET_CLASSES = 1000, 19

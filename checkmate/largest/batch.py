@@ -25,9 +25,7 @@ from checkmate.errors import (
     SolveCancelledError,
     UsageError,
 )
-from checkmate.ir.graph import Graph, Phase
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Phase, Schedule, SolveResult
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, never, silent

@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from checkmate.errors import BudgetBelowMinimumError, NoScheduleError, UsageError
+from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
 from checkmate.largest.batch import cost_limit
 from checkmate.largest.sized_steps import STEP, Size, SizedStep, size_at
 from checkmate.memory.simulate import simulate

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
+from checkmate.ir import Graph, SolveResult
 from checkmate.largest.sized_steps import Size, size_at
 from checkmate.machine.device_memory import free_bytes, gpu_number
 from checkmate.progress import Cancelled, Progress, Report, never, silent

@@ -9,8 +9,7 @@ from checkmate import planning
 from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.by_name import build_paper_graph, graph_path, is_graph_file, names_graph
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
+from checkmate.ir import Graph, SolveResult
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
 from checkmate.largest.scaling import BatchScaling, traced_at_two, with_fixed_bytes

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from checkmate.catalog.cards import Card
 from checkmate.errors import CancelledError, InfeasibleError, NoScheduleError, SolveCancelledError, UsageError
 from checkmate.frontiers.cards import CardFit
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.largest.batch import MaxBatch, largest_batch_that, max_batch
 from checkmate.largest.roofline import priced, require_operations, step_seconds
 from checkmate.largest.scaling import BatchScaling

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.catalog.samples import find_sample
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 
 _STEP, _LEAST_STEP = 32, 4  # pixels, or places of a sequence

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from checkmate.catalog.cards import Card
 from checkmate.errors import UsageError
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op
+from checkmate.ir import CostOrigin, CostUnit, Graph, Op
 from checkmate.largest.scaling import BatchScaling
 
 OF_OPERATIONS, OF_BANDWIDTH = 0.5, 0.75  # the share of a card's peaks that ops reach

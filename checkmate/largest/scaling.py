@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import UsageError
+from checkmate.ir import Graph, Op, Phase, Value
 from checkmate.ir.arrays import read_only
-from checkmate.ir.graph import Graph, Op, Phase, Value
 
 _INPUTS = "inputs"  # the part of the fixed bytes that holds the batch itself
 _LARGEST_TOTAL = 2**61  # bytes; a graph's sizes stay well inside int64

@@ -10,7 +10,7 @@ from checkmate.errors import UsageError
 from checkmate.graphs.by_name import is_graph_file
 from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network, is_paper_name
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.largest.scaling import with_fixed_bytes
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest

@@ -16,9 +16,7 @@ from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_f
 from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.plain import AllocatorReplica, MeterHistory
 from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_of
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.largest.batch import cost_limit
 from checkmate.memory.check import check
 from checkmate.planning.metered import PredictedSearch

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir import CostOrigin, CostUnit, Graph
 from checkmate.machine.load import Reading
 from checkmate.machine.processor import processor_name
 from checkmate.units import format_seconds

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from checkmate.ir.graph import Graph, Op
-from checkmate.ir.result import CheckReport, Violation
+from checkmate.ir import CheckReport, Graph, Op, Violation
 
 _REPORTED = 20  # the most violations that are listed; the first ones say what is wrong
 

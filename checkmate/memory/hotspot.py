@@ -13,9 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, Timeline
 
 
 class Reason(StrEnum):

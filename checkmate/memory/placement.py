@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import ContentError
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, Timeline
 from checkmate.memory.bfc import Bfc
 from checkmate.memory.simulate import simulate
 

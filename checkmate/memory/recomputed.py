@@ -12,9 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, Timeline
 from checkmate.memory.simulate import simulate
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import ScheduleError
-from checkmate.ir.graph import Graph, sorted_views
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, Timeline
+from checkmate.ir.graph import sorted_views
 
 _Ints = NDArray[np.int64]
 

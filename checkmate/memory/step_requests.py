@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.ir import Graph
 from checkmate.ir.arrays import Rows
-from checkmate.ir.graph import Graph
 from checkmate.memory.bfc import Request
 
 _Ints = NDArray[np.int64]

@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import ScheduleError
-from checkmate.ir.graph import CostUnit, Graph
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import CostUnit, Graph, Schedule, Timeline
 from checkmate.memory.hotspot import LiveBuffer, Moment, Reason
 from checkmate.memory.simulate import simulate
 

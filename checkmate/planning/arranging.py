@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checkmate.backends.protocol import Replica
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule, SolveResult
 from checkmate.memory.check import check
 from checkmate.progress import Cancelled, stop_if
 

@@ -12,8 +12,7 @@ from checkmate.certificate.verify import InvalidCertificateError, verify
 from checkmate.errors import VerificationError
 from checkmate.formats.graph import graph_to_json
 from checkmate.formats.schedule import read_certificate
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.planning.solving import resolve_budget
 from checkmate.progress import Cancelled, Report, never
 from checkmate.solvers.certificates import Certificate, certificate_of

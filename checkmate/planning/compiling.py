@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic
 
 from checkmate.backends.protocol import Compilation, Compiled, CompiledFit, Compiler, Made, Way
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning.aim import Aim, Reading
 from checkmate.planning.plan_request import PlanRequest

@@ -8,8 +8,7 @@ from typing import Any
 
 from checkmate.backends.protocol import Allowed, CompiledStep, Fitted, MeteredStep, PlannedStep
 from checkmate.errors import NoScheduleError, SolveCancelledError, StepTooLargeError, VerificationError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, VerificationReport
+from checkmate.ir import Graph, SolveResult, VerificationReport
 from checkmate.planning.arranging import arranged
 from checkmate.planning.compiling import CompiledSearch
 from checkmate.planning.metered import fit_metered

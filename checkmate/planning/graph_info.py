@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, Timeline
 from checkmate.machine.cost_origin import cache_facts, reading_facts
 from checkmate.memory.simulate import simulate
 from checkmate.planning.solving import Minimum, known_minimum

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from checkmate.backends.protocol import BudgetSolver, Fitted, MeteredStep, Replica
 from checkmate.errors import BudgetBelowMinimumError, InfeasibleError, StepTooLargeError, VerificationError
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning.aim import Aim, Reading
 from checkmate.planning.arranging import arranged

@@ -7,9 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from checkmate.errors import UsageError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.machine.plan_store import PlanStore
 from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.progress import Cancelled, Report

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.solvers.problem import Listener
 from checkmate.units import format_bytes, format_overhead

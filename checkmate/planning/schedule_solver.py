@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.planning.progress_listener import Following, UntilSettled
 from checkmate.planning.solving import Minimum, known_minimum, solve
 from checkmate.progress import Cancelled, Report, never, silent

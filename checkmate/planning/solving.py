@@ -18,9 +18,7 @@ from checkmate.arguments import (
     step_budget_of,
 )
 from checkmate.errors import SolverCrashedError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CheckReport, Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.planning.progress_listener import FollowingMemory

@@ -25,8 +25,7 @@ from checkmate.arguments import (
 from checkmate.backends.protocol import CostsWanted, backend_here
 from checkmate.catalog.model_names import require_named
 from checkmate.formats.files import require_output_folder
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import VerificationReport
+from checkmate.ir import Graph, VerificationReport
 from checkmate.planning.exporting import RunOutcome, StepPlanning, exported, exported_within, verified
 from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.progress import Cancelled, Report, never

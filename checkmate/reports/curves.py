@@ -10,7 +10,7 @@ from checkmate.charts.frontier import curve_svg
 from checkmate.formats.exploration import exploration_from_json
 from checkmate.formats.files import Fields
 from checkmate.frontiers.curve import Curve, CurveBaseline, CurvePoint, CurveRow, read_curve
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.reports.html import Block, Note, Picture, Section, Table
 from checkmate.sweeps.journal import JournalEntry, read_entries

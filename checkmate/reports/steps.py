@@ -11,9 +11,7 @@ from checkmate.errors import FormatError
 from checkmate.formats import read_any_graph
 from checkmate.formats.files import Fields
 from checkmate.formats.schedule import result_from_json
-from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.ir.result import SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostOrigin, Graph, Schedule, SolveStatus
 from checkmate.machine.cost_origin import is_other_pace, origin_words, reading_words
 from checkmate.memory.simulate import simulate
 from checkmate.reports.curves import ORIGINS

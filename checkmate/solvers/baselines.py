@@ -20,9 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.certify import concluded, with_schedule, without_schedule
 from checkmate.solvers.problem import Listener, Problem, SolveOptions

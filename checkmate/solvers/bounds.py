@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import BudgetBelowMinimumError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.solvers.certify import without_schedule
 from checkmate.solvers.graph_sets import closures, forced_across, members
 from checkmate.solvers.problem import Problem

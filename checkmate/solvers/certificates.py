@@ -19,7 +19,7 @@ import numpy as np
 
 from checkmate.certificate.verify import CutRows, InvalidCertificateError, Var, exact, least, verify
 from checkmate.errors import SolverCrashedError
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.solvers.bounds import below_minimum, working_set_bound
 from checkmate.solvers.highs import PackedRows, linear_program, silent_highs

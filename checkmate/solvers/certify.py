@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import SolverCrashedError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CheckReport, Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import load_kernels

@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import FormatError, SolverCrashedError, UnknownNameError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.listeners import ForwardingListener
 from checkmate.solvers.problem import Listener

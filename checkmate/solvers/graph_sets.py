@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.ir import Graph
 from checkmate.ir.arrays import Rows
-from checkmate.ir.graph import Graph
 
 
 def buffer_owners(graph: Graph) -> list[int]:

@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from checkmate.errors import ScheduleError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CheckReport, Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.tolerances import ROUNDING
 

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.errors import GraphError
-from checkmate.ir.graph import Graph, Op, Value
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Op, Schedule, Value
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.listeners import CancelListener

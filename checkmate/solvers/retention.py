@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir import Graph, Phase
 
 
 def forward_end(graph: Graph) -> int:

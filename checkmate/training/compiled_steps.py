@@ -24,8 +24,7 @@ from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy, why_less
 from checkmate.errors import CheckmateError, NotCompiledError, OnlySmallTensorsError
 from checkmate.fallback import planned, unplanned
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.planning.compiling import CompiledSearch
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.progress import Progress, Report

@@ -11,7 +11,7 @@ from checkmate.backends.tf.models.batch import BatchLayout, Key
 from checkmate.backends.tf.private import letting_go, without_retracing_warning
 from checkmate.errors import CheckmateError
 from checkmate.fallback import planned
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.training.planner import Planner
 
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.errors import CancelledError
-from checkmate.ir.result import SolveResult
+from checkmate.ir import SolveResult
 from checkmate.planning.plan_request import PlanRequest, SolveRequest
 from checkmate.progress import Report, silent
 from checkmate.training.search import PlanSearch

@@ -19,7 +19,7 @@ from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.jax.step import JaxPlan, are_traced
 from checkmate.errors import UsageError
 from checkmate.formats.files import put_in_place, staging
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.request import OnMiss
 from checkmate.solvers.problem import SolveOptions
 from checkmate.training.jax_planner import JaxPlanner, JaxRequest, request_of

@@ -25,7 +25,7 @@ from checkmate.backends.jax.ways import Way
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import CheckmateError, UsageError
 from checkmate.fallback import planned, unplanned
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.planning.compiling import CompiledSearch
 from checkmate.planning.plan_request import PlanRequest, training_solver
 from checkmate.progress import Report

@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
-from checkmate.ir.graph import CostUnit, Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostUnit, Graph, Schedule
 from checkmate.machine.plan_store import KeptPlan, KeptTrial
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.request import OnMiss

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph, Op
+from checkmate.ir import CostOrigin, CostUnit, Graph, Op
 
 
 @dataclass(frozen=True, eq=False)

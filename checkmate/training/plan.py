@@ -15,8 +15,7 @@ from checkmate.backends.tf.live.measure import ReadyStep
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.trace.sizes import tensor_bytes
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 
 # Allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried.
 FIRST_RATE = 1.15

@@ -17,7 +17,7 @@ from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.models.batch import BatchLayout, Key
 from checkmate.errors import CheckmateError, OnlySmallTensorsError
 from checkmate.fallback import planned, unplanned
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.machine.garbage import only_newer_garbage
 from checkmate.machine.plan_store import KeptPlan
 from checkmate.planning.plan_request import PlanRequest

@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Generator
 
 from checkmate.errors import NoScheduleError
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.planning.aim import Aim, Reading

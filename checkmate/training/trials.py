@@ -22,8 +22,7 @@ from checkmate.backends.tf.live.measure import (
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.memory_check import require_room
 from checkmate.errors import CycleError, ProfileError, StepTooLargeError
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.training.neighbour import Learned, carried_over, with_measured

@@ -10,7 +10,7 @@ from checkmate.backends.tf.live.elsewhere import HOW_TO_METER
 from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.errors import NoScheduleError, UsageError
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.memory.simulate import simulate
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.planning.solving import Minimum

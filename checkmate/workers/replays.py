@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 
 from checkmate.formats.graph import unpack_graph
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.placement import place
 from checkmate.memory.simulate import simulate

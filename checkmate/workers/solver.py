@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from checkmate.formats.graph import unpack_graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule, SolveResult, SolveStatus
 from checkmate.processes.messages import Message, pack_steps, unpack_steps
 from checkmate.processes.serve import Channel, Inbox, Server
 from checkmate.progress import Cancelled, FillState, never

@@ -15,8 +15,7 @@ from typing import Any
 
 from checkmate.formats.graph import graph_from_json, graph_to_json
 from checkmate.formats.schedule import result_from_json, result_to_json
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import CheckReport, SolveResult, SolveStatus
+from checkmate.ir import CheckReport, Graph, SolveResult, SolveStatus
 from checkmate.processes.messages import CarriesSteps, Job, Message, MessageTable, NewestJob
 from checkmate.progress import FillState
 from checkmate.request import ModelRequest

@@ -11,7 +11,7 @@ from app.models.exploration import Exploration
 from app.presenters.wording import least_text
 from app.state.solve import Aim, SliderTarget
 from checkmate import planning
-from checkmate.ir.graph import GraphBuilder
+from checkmate.ir import GraphBuilder
 from checkmate.memory.check import check
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import format_bytes, parse_bytes

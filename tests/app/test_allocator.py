@@ -15,7 +15,7 @@ from app.models.exploration import Exploration
 from app.models.span import Scale
 from app.presenters.bands import NOTHING, ON_CPU, ORIGIN, Bands, Grouping, PlacedBlocks
 from app.workers.client import DIED
-from checkmate.ir.graph import Device, GraphBuilder
+from checkmate.ir import Device, GraphBuilder
 from checkmate.memory.placement import FIXED, place
 from checkmate.processes.messages import JobFailed
 from checkmate.units import format_bytes

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 from app.layout.folded import Folding
 from app.layout.repeats import _MOST_READ, BlockRun, _BlockSearch, find_runs, run_name
 from checkmate import planning
-from checkmate.ir.graph import Graph, GraphBuilder, Phase
+from checkmate.ir import Graph, GraphBuilder, Phase
 from tests.app.test_timeline import drawn, move
 
 pytestmark = pytest.mark.heavy

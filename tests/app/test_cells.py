@@ -18,8 +18,7 @@ from app.presenters.matrix_image import (
     in_order_of,
 )
 from app.presenters.memory_curve import in_columns, memory_stack
-from checkmate.ir.graph import CostUnit, GraphBuilder
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostUnit, GraphBuilder, Schedule
 from tests.app.test_compare import pairs
 from tests.app.windows import exploration_of, training_chain
 

@@ -26,7 +26,7 @@ from app.presenters.matrix_image import (
     in_order_of,
 )
 from app.views.panels.bar_rows import MARK
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
 from tests.app.windows import button, smaller, training_chain
 from tests.graphs_strategies import random_graph, random_steps

@@ -17,7 +17,7 @@ from checkmate.cli.main import build_parser
 from checkmate.formats import read_any_graph
 from checkmate.formats.graph import write_graph
 from checkmate.formats.schedule import read_schedule
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 from tests.app.windows import enter_budget, training_chain

@@ -16,7 +16,8 @@ from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.formats.schedule import read_schedule, result_to_json
-from checkmate.ir.result import MeasuredSchedule, SolveResult
+from checkmate.ir import SolveResult
+from checkmate.ir.result import MeasuredSchedule
 from checkmate.planning.solving import solve
 from checkmate.processes.messages import Cancel, JobCancelled
 from checkmate.request import ModelRequest

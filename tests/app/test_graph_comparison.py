@@ -30,7 +30,7 @@ from app.presenters.graph_comparison import (
 from app.state.knowledge import WhatIf
 from checkmate.formats.exploration import write_exploration
 from checkmate.formats.graph import write_graph
-from checkmate.ir.graph import CostUnit, Graph
+from checkmate.ir import CostUnit, Graph
 from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.constraints import Constraints
 from tests.app.windows import open_chain, smaller, training_chain

@@ -9,7 +9,7 @@ import pytest
 from app.presenters.commands import OnScreen, as_commands, as_python
 from app.presenters.export_result import result_text
 from app.presenters.wording import why_other_backend
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.request import ModelRequest
 from checkmate.solvers.constraints import Constraints
 from checkmate.units import Budget

@@ -7,7 +7,7 @@ from PySide6.QtGui import QFontMetrics
 from app.presenters.search import COMMAND, PaletteEntry, search
 from app.presenters.wording import NameCut
 from app.views.panels.bar_rows import DETAIL, FIGURE
-from checkmate.ir.graph import Graph, GraphBuilder, Phase
+from checkmate.ir import Graph, GraphBuilder, Phase
 from checkmate.units import format_bytes
 from tests.app.windows import training_chain
 

@@ -9,7 +9,7 @@ import pytest
 from app.models import opening
 from app.models.recovery import Recent, Recovery
 from checkmate.formats.graph import graph_to_json, write_graph
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.processes.messages import Cancel, JobCancelled, JobProgress, Message
 from checkmate.progress import Progress
 from checkmate.request import ModelRequest

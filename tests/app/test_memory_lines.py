@@ -18,7 +18,7 @@ from app.presenters.lines_across import (
     top_with,
 )
 from checkmate.catalog.cards import common_cards
-from checkmate.ir.graph import Device
+from checkmate.ir import Device
 from checkmate.ir.result import MeasuredSchedule
 from checkmate.memory.placement import place
 from tests.app.windows import exploration_of, new_window, training_chain
@@ -150,7 +150,7 @@ def test_the_allocated_peak_is_placed_only_while_it_is_wanted(window, qtbot, cha
     explorer.span.toggle_addresses()
     explorer.lines.choice.switch(LineKind.ALLOCATED)
     explorer.lines.choice.switch(LineKind.ALLOCATED)
-    assert explorer.placing._wanted  # the addresses still want it
+    assert explorer.placing.client.process.running  # the addresses still want it
 
 
 def test_a_card_far_above_is_named_at_the_edge(window, qtbot, chain_open) -> None:

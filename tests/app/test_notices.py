@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 
 from app.presenters.export_result import problem_report
 from app.views.window.start_page import ProfilingPanel
-from checkmate.ir.graph import CostOrigin, CostUnit
+from checkmate.ir import CostOrigin, CostUnit
 from checkmate.request import ModelRequest
 from checkmate.workers.window_messages import ProfiledGraph
 from tests.app.windows import open_chain, training_chain

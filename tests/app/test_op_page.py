@@ -13,7 +13,7 @@ from app.presenters.hotspot_rows import View, help_rows, share_rows
 from app.presenters.op_page import facts, made, read, readers, value_words
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
-from checkmate.ir.graph import CostOrigin, CostUnit, Device, GraphBuilder, Value
+from checkmate.ir import CostOrigin, CostUnit, Device, GraphBuilder, Value
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
 from checkmate.memory.suggestions import SuggestionKind

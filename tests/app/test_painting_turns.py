@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from app.state.knowledge import ListedSchedule
 from app.views.common.paint_turns import PaintTurns
-from checkmate.ir.graph import GraphBuilder
+from checkmate.ir import GraphBuilder
 from tests.app.windows import open_chain, training_chain
 
 pytestmark = pytest.mark.heavy  # whole windows are drawn, turn by turn

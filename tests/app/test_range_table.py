@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication
 
 from app.presenters.axes import StepAxis
 from app.presenters.range_rows import COLUMNS, COST, LAYER, NAME, NO_STEPS, PRICE, range_rows
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.hotspot import moment
 from checkmate.memory.suggestions import recomputed

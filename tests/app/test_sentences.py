@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from app.presenters.op_page import facts
 from app.presenters.wording import as_sentence
 from app.views.dialogs.export_dialog import ExportDialog
-from checkmate.ir.graph import GraphBuilder, Phase
+from checkmate.ir import GraphBuilder, Phase
 from checkmate.units import format_bytes, parse_bytes
 from tests.app.windows import link_texts, open_chain, training_chain
 

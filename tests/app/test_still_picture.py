@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.theme import DARK, LIGHT, ThemeChoice
 from app.views.common.plot_style import ScreenPens
 from app.views.graph.kept_parts import PartPlace, StillPicture
-from checkmate.ir.graph import GraphBuilder
+from checkmate.ir import GraphBuilder
 from tests.app.windows import open_chain
 
 SIZE = QSize(120, 80)

@@ -10,7 +10,7 @@ from app.presenters.op_page import OpLink, again_rows
 from app.state.knowledge import ListedSchedule, WhatIf
 from app.state.solve import BudgetStanding, Standing
 from checkmate import planning
-from checkmate.ir.graph import Graph, GraphBuilder
+from checkmate.ir import Graph, GraphBuilder
 from checkmate.solvers.constraints import Constraints
 from tests.app.windows import link_texts, training_chain
 

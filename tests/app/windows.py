@@ -15,7 +15,7 @@ from app.theme import CurrentTheme, ThemeChoice
 from app.views.panels.op_tables import LinkTable
 from app.views.window.main_window import MainWindow
 from checkmate import planning
-from checkmate.ir.graph import Graph, GraphBuilder, Phase
+from checkmate.ir import Graph, GraphBuilder, Phase
 
 
 def training_chain(layers: int = 12) -> Graph:

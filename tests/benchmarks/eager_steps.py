@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from checkmate.catalog.cards import Card
 from checkmate.graphs.layers import LayerBuilder, Tensor, training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.ir.graph import CostUnit, Graph, GraphBuilder, Phase
+from checkmate.ir import CostUnit, Graph, GraphBuilder, Phase
 from checkmate.largest.roofline import op_seconds
 
 _FLOPS, _BYTES, _START = 8e12, 5e11, 5e-6  # per second, per second, seconds

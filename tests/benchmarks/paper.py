@@ -22,7 +22,7 @@ from checkmate import planning
 from checkmate.formats.files import write_json
 from checkmate.frontiers.sweep import trade_off
 from checkmate.graphs.paper import NETWORKS, PaperNetwork, find_network
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.largest.batch import max_batch
 from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.problem import SolveOptions

@@ -21,7 +21,7 @@ from typing import Any
 from checkmate.catalog.cards import cards_called
 from checkmate.formats import read_any_graph
 from checkmate.graphs.paper import find_network
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.supported import versions
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, known_minimum, solve

@@ -37,8 +37,7 @@ from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import CheckmateError
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.planning.compiling import CompiledSearch
 from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.request import ModelRequest

@@ -13,7 +13,7 @@ from checkmate import planning
 from checkmate.cli.main import build_parser, main
 from checkmate.formats import write_graph, write_schedule
 from checkmate.formats.schedule import write_certificate
-from checkmate.ir.result import VerificationReport
+from checkmate.ir import VerificationReport
 from checkmate.planning import RunOutcome
 from checkmate.request import ModelRequest
 from tests.end2end.test_cli import call, one_object, start

@@ -17,8 +17,7 @@ from checkmate.backends.jax.emission import Emitted, tied_step
 from checkmate.backends.jax.fusions import Fusion, fusions, kernels
 from checkmate.backends.jax.graph import graph_of
 from checkmate.backends.jax.program import Program, read_program
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 
 
 def data(rows: int = 512, width: int = 64) -> tuple[Any, Any]:

@@ -18,8 +18,7 @@ from checkmate.backends.jax.emission import Emitted
 from checkmate.backends.jax.ties import Tie, scattered_late
 from checkmate.backends.jax.ways import Way
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
-from checkmate.ir.graph import Graph, Phase
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Phase, Schedule
 from checkmate.planning import keep_everything_peak, solve
 from tests.benchmarks.jax_networks import gpt
 from tests.jax.steps import CPU, GPU, data, dense, dropout, largest_difference, read, weights

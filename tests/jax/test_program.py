@@ -19,7 +19,7 @@ import checkmate.jax
 from checkmate.backends.jax.fusions import fusions
 from checkmate.backends.jax.graph import layer_of, phase_of
 from checkmate.backends.jax.program import Program, body_bytes, operations, read_program
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 from tests.jax.steps import data, dense, read, scanned, weights
 
 

@@ -18,7 +18,7 @@ from checkmate.backends.tf.models.model import LoadedModel, keras_model
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
 from checkmate.backends.tf.trace.trace import trace_step
 from checkmate.errors import CheckmateError
-from checkmate.ir.graph import Device
+from checkmate.ir import Device
 from checkmate.models.arrays import FLOAT, ArraySpec
 from checkmate.models.inputs import Inputs
 from checkmate.models.losses import Labels

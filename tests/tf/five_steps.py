@@ -22,7 +22,7 @@ from keras import layers
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.models.model import LoadedModel
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.planning.schedule_solver import ScheduleSolver

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from random import Random
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 
 def producers(graph: Graph) -> list[set[int]]:

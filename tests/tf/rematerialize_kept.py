@@ -22,8 +22,7 @@ from checkmate.backends.tf import memory_check
 from checkmate.backends.tf.live.measure import ReadyStep, StepMeasurement
 from checkmate.backends.tf.live.trace import LiveStep, step_of_fit
 from checkmate.backends.tf.models.batch import flatten, flatten_arguments
-from checkmate.ir.graph import CostUnit
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostUnit, Schedule
 from checkmate.machine.cost_store import plans_folder
 from checkmate.machine.plan_store import KeptPlan, PlanStore
 from checkmate.planning import schedule_solver

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from checkmate.backends.tf.allocator.replay import allocations, scratch_of_nodes
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 
 def predicted_requested(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> int:

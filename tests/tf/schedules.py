@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from checkmate.ir.graph import Graph, Phase
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Phase, Schedule
 
 
 def recompute_forward(graph: Graph) -> Schedule:

@@ -16,8 +16,7 @@ from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.catalog.bundled import find_graph, graph_files
 from checkmate.errors import OtherStepError
 from checkmate.formats import read_any_graph
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
+from checkmate.ir import Graph, SolveResult
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, solve
 from checkmate.progress import never, silent

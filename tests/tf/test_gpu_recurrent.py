@@ -19,7 +19,7 @@ from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import recomputable
 from checkmate.backends.tf.trace.sizes import is_reserve, tensor_bytes
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
 from tests.tf.fake_gpu import folded_for_gpu
 from tests.tf.requested import predicted_requested

@@ -33,8 +33,7 @@ from checkmate.backends.tf.node_times import (
 )
 from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace, read_trace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.ir.graph import CostOrigin, CostUnit
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostOrigin, CostUnit, Schedule
 from checkmate.machine.cost_store import CostStore
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks import paper, solvers
 from tests.benchmarks.__main__ import SUBJECTS

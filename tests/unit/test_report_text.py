@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkmate.cli.step_report import report_text
-from checkmate.ir.result import VerificationReport
+from checkmate.ir import VerificationReport
 
 OWN = {"compared": "variables and results", "steps": 2, "bitwise": True, "equal": True, "batch_size": 8}
 

@@ -12,7 +12,7 @@ from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.widgets import called, fill, label, push_button
 from app.views.panels.bar_rows import OP, BarDelegate, RowModel
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 
 _PRESSED = QEvent.Type.KeyPress
 _BY_SIZE, _IN_ORDER = "By activation size", "In order of the step"

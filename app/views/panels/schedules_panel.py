@@ -15,7 +15,7 @@ from app.views.common.texts import ElidedLabel
 from app.views.common.widgets import NO_EDGES, called, command_button, fill, in_row, push_button
 from app.views.panels.schedule_tree import ScheduleTree
 from app.workers.background import later, on
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.progress import FillState
 
 _SOON_MS = 40

@@ -25,7 +25,7 @@ from app.workers.process import WorkerProcess
 from checkmate.errors import CheckmateError
 from checkmate.formats.animation import require_animation
 from checkmate.formats.files import require_writable
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 from checkmate.processes.messages import JobFailed, Message
 from checkmate.units import format_bytes
 from checkmate.workers.window_messages import AnimationSaved, BeginAnimation, FrameTaken, Picture

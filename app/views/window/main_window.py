@@ -26,7 +26,7 @@ from app.views.window.openers import RECORD_FILTER, Batches, Comparing, RecordFi
 from app.views.window.tour import Tour
 from app.workers.background import on
 from checkmate.errors import CheckmateError
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.cost_store import default_path
 from checkmate.machine.desktop_entry import data_folder, install_entry
 from checkmate.records.read import is_record

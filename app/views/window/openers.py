@@ -19,7 +19,7 @@ from checkmate.request import ModelRequest
 if TYPE_CHECKING:
     from app.views.dialogs.batch_dialog import BatchDialog
     from app.views.dialogs.compare_dialog import GraphCompareDialog
-    from checkmate.ir.graph import Graph
+    from checkmate.ir import Graph
 
 _NOTHING = "Open a graph first; its largest batch is searched for."
 

@@ -25,8 +25,7 @@ from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import NoScheduleError, OtherStepError, UsageError
 from checkmate.formats.files import put_in_place, staging
 from checkmate.formats.schedule import write_records
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, VerificationReport
+from checkmate.ir import Graph, SolveResult, VerificationReport
 from checkmate.machine.cost_origin import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest

@@ -20,8 +20,7 @@ from checkmate.backends.jax.ways import Way, holds_order, near, usual_ways, ways
 from checkmate.backends.protocol import Compilation, Compiled, Compiler
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.errors import TraceError
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.request import Target
 from checkmate.runner import JAX

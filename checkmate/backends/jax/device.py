@@ -15,7 +15,7 @@ import psutil
 
 from checkmate.backends.jax.program import PRODUCTS
 from checkmate.catalog.cards import Card, card_models
-from checkmate.ir.graph import Device
+from checkmate.ir import Device
 from checkmate.machine.processor import processor_name
 
 _CARDS = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  # NVIDIA's driver, and the same in WSL

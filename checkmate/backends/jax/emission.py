@@ -14,8 +14,7 @@ from checkmate.backends.jax.graph import phase_of
 from checkmate.backends.jax.program import DEAR, FUSIBLE, PRODUCTS, REDUCTIONS, Equation, Program, aval_bytes
 from checkmate.backends.jax.ties import ForCpu, OnCpu, Tie, can_anchor, scattered_late
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
-from checkmate.ir.graph import Phase
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Phase, Schedule
 
 _KEY_BYTES = 1024  # at most; a select copies them in no time
 

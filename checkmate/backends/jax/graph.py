@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from checkmate.backends.jax.device import Speed
 from checkmate.backends.jax.fusions import Fusion
 from checkmate.backends.jax.program import PRODUCTS, Equation, Program, bodies, body_bytes, operations
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
+from checkmate.ir import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
 
 
 def graph_of(

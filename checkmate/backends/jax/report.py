@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkmate.backends.jax.compiled import StepMemory
-from checkmate.ir.result import SolveStatus
+from checkmate.ir import SolveStatus
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
 
 

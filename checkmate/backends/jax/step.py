@@ -15,8 +15,7 @@ from checkmate.backends.jax.program import shape_of
 from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.protocol import CompiledFit
 from checkmate.errors import NoScheduleError, NotCompiledError, TraceError, UsageError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
+from checkmate.ir import Graph, SolveResult
 from checkmate.models.keras_graph import first_line
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.units import format_bytes

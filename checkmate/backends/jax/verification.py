@@ -9,9 +9,7 @@ from checkmate.backends.jax.exported import JaxExport, versions
 from checkmate.backends.jax.models.compare import Compared
 from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.outcomes import Difference, reported_seconds
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, VerificationReport
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, VerificationReport
 from checkmate.memory.simulate import simulate
 from checkmate.request import ModelRequest, Target
 from checkmate.runner import JAX

@@ -13,8 +13,7 @@ from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.backends.tf.xla_step import XlaStep
 from checkmate.errors import StepTooLargeError, UsageError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
+from checkmate.ir import Graph, SolveResult
 from checkmate.machine.cost_store import CostStore, default_path
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest

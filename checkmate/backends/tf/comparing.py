@@ -13,7 +13,7 @@ from checkmate.backends.tf.plain import Plain, share_of, smaller_batches
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import StepTooLargeError, TraceError
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 

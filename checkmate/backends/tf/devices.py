@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.errors import CheckmateError, MeterMissingError, UsageError
-from checkmate.ir.graph import Device
+from checkmate.ir import Device
 from checkmate.machine.device_memory import gpu_in_use, gpu_number, is_device
 from checkmate.machine.processor import processor_name
 from checkmate.request import ModelRequest

@@ -20,9 +20,7 @@ from checkmate.backends.tf.tf_step import TfStep, TracedStep
 from checkmate.backends.tf.verification_report import Measurements
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import StepTooLargeError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.machine.cost_origin import cache_facts, origin_words, reading_words
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Report

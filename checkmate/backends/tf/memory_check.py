@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.environment import limit_bytes
 from checkmate.errors import StepTooLargeError
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.machine.device_memory import free_bytes
 from checkmate.memory.placement import region_bytes
 from checkmate.memory.simulate import simulate

@@ -12,8 +12,7 @@ from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_f
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import StepTooLargeError
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.step_requests import InitialAllocations, StepRequests
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest

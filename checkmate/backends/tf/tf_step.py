@@ -20,8 +20,7 @@ from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import VerificationError
 from checkmate.formats.files import put_in_place, staging
 from checkmate.formats.schedule import write_records
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, VerificationReport
+from checkmate.ir import Graph, SolveResult, VerificationReport
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
 

@@ -11,10 +11,7 @@ from checkmate.backends.outcomes import reported_seconds
 from checkmate.backends.tf.comparing import GRADIENTS, Compared
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.plain import Plain
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import VerificationReport
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
+from checkmate.ir import Graph, Schedule, Timeline, VerificationReport
 from checkmate.machine.cost_origin import taken_words
 from checkmate.machine.load import Reading
 from checkmate.memory.simulate import simulate

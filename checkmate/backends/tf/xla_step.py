@@ -29,9 +29,7 @@ from checkmate.backends.tf.xla.compiler import XlaCompilation, none_fits
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.backends.xla_policy.waits import WaitPolicy, why_less
 from checkmate.errors import NoScheduleError
-from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostOrigin, Graph, Schedule, SolveResult
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.units import plural
 

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 _SMALLER = 2  # times less than the largest value it is made of
 _LEAST = 16 * 2**10  # bytes; what is less is not worth a conditional

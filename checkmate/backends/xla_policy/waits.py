@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 
 class WaitPolicy(Enum):

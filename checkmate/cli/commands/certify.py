@@ -15,8 +15,7 @@ from checkmate.formats import read_schedule
 from checkmate.formats.files import require_writable
 from checkmate.formats.schedule import read_certificate, write_certificate
 from checkmate.graphs.by_name import read_or_build
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import CheckReport, SolveResult
+from checkmate.ir import CheckReport, Graph, SolveResult
 from checkmate.planning import check_certificate
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.certificates import Certificate

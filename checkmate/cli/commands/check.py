@@ -11,8 +11,7 @@ from checkmate.cli.commands.certify import proved_by
 from checkmate.errors import ExitCode, UsageError
 from checkmate.formats import read_schedule
 from checkmate.graphs.by_name import read_or_build
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import CheckReport, SolveResult
+from checkmate.ir import CheckReport, Graph, SolveResult
 from checkmate.memory.recomputed import Recomputation, recomputations
 from checkmate.terminal import Interrupt
 from checkmate.text_table import aligned_lines

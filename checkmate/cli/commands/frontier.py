@@ -13,8 +13,7 @@ from checkmate.formats.files import require_writable, write_bytes, write_json
 from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.table import csv_text, facts, text
 from checkmate.graphs.by_name import read_or_build
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveStatus
+from checkmate.ir import Graph, SolveStatus
 from checkmate.solvers.registry import BASELINES
 from checkmate.terminal import Interrupt
 from checkmate.units import Budget, parse_budget

@@ -11,7 +11,7 @@ from checkmate import listing
 from checkmate.cli import common_options
 from checkmate.cli.output import graph_facts, show, target_words
 from checkmate.graphs.by_name import read_or_build
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.cost_origin import cost_text, elsewhere_words, origin_words, reading_words
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.text_table import aligned_lines

@@ -12,7 +12,7 @@ from checkmate.errors import CancelledError, CheckmateError, ExitCode, NoSchedul
 from checkmate.formats import write_graph, write_schedule
 from checkmate.formats.files import require_writable
 from checkmate.graphs.by_name import names_graph
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.largest.measured import MeasuredSize
 from checkmate.largest.of_model import (

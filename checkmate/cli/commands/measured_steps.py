@@ -13,7 +13,7 @@ from checkmate.errors import ExitCode
 from checkmate.formats import write_graph
 from checkmate.formats.files import require_writable
 from checkmate.formats.schedule import report_to_json
-from checkmate.ir.result import VerificationReport
+from checkmate.ir import VerificationReport
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import Interrupt
 

@@ -17,8 +17,7 @@ from checkmate.formats import write_matrices
 from checkmate.formats.files import require_writable, write_json
 from checkmate.formats.schedule import result_to_json
 from checkmate.graphs.by_name import read_or_build
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.progress import Cancelled, Report
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.portfolio.least_memory import LeastMemory

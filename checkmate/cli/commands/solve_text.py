@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate import planning
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.machine.cost_origin import cost_text, origin_words
 from checkmate.progress import Cancelled
 from checkmate.solvers.constraints import list_assumptions

@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, never
 from checkmate.solvers.certify import cancelled_before, concluded, without_schedule

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.progress import Cancelled
 from checkmate.solvers.chain.forward_segments import Chain, buffer_bytes
 from checkmate.solvers.chain.kernel import REUSE, SEEDED, Sizes, fill

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir import Graph, Phase
 
 # A value of less than 1/_SMALL of all forward bytes counts as nothing: it is held if it passes many cuts.
 _SMALL = 2000

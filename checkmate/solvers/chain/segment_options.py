@@ -14,8 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checkmate.ir.graph import Graph, GraphBuilder
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, GraphBuilder, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.chain.forward_segments import Chain, buffer_bytes

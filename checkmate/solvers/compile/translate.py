@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import binding
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import GraphBuilder
+from checkmate.ir import GraphBuilder
 from checkmate.solvers.addresses import allocator_kernels
 from checkmate.solvers.chain import kernel
 from checkmate.solvers.chain.chain_solver import tiny_table

@@ -15,8 +15,7 @@ import numpy as np
 
 import checkmate
 from checkmate.errors import SolverCrashedError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.processes.conversation import Conversation
 from checkmate.processes.messages import JobFailed, Message, MessageError, unpack_ops
 from checkmate.progress import Cancelled

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.progress import never
 from checkmate.solvers.certify import stage_assumptions
 from checkmate.solvers.graph_sets import buffer_owners, take_over_groups, touching_ops

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import below_working_set, working_set_bound
 from checkmate.solvers.certify import GivenOrderRun, without_schedule

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkmate.errors import SolveFailedError, SolverUnavailableError
-from checkmate.ir.result import SolveStatus
+from checkmate.ir import SolveStatus
 from checkmate.progress import Cancelled
 from checkmate.solvers.highs import HighsListener, run_highs, silent_highs
 from checkmate.solvers.problem import SolveOptions

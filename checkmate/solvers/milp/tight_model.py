@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.progress import never
 from checkmate.solvers.graph_sets import TakeOverGroup, buffer_owners, take_over_groups, touching_ops
 from checkmate.solvers.highs import PackedRows

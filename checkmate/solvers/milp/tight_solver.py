@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule, SolveResult, SolveStatus
 from checkmate.solvers.bounds import below_working_set
 from checkmate.solvers.certify import GivenOrderRun
 from checkmate.solvers.highs import HighsListener, HighsProgram, linear_program

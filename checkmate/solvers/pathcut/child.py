@@ -9,8 +9,8 @@ from __future__ import annotations
 import pickle
 import time
 
+from checkmate.ir import Graph
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
 from checkmate.processes.messages import Message, pack_steps, unpack_steps
 from checkmate.processes.serve import Channel, Inbox, Server
 from checkmate.solvers.pathcut.cuts import Reach

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.progress import Cancelled
 from checkmate.solvers.highs import HighsListener, HighsProgram, PackedRows, linear_program
 from checkmate.solvers.pathcut.cuts import CutProgram

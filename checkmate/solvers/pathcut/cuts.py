@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.graph_sets import LazyClosure, closures, forced_across, members
 from checkmate.solvers.tolerances import LEAST_COST

@@ -20,8 +20,8 @@ from functools import cached_property
 from typing import Self
 
 from checkmate.errors import CheckmateError, WorkerDiedError
+from checkmate.ir import Graph
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
 from checkmate.processes.conversation import Conversation
 from checkmate.processes.messages import (
     Cancel,

@@ -6,8 +6,8 @@ import threading
 import time
 
 from checkmate.errors import CheckmateError, SolverCrashedError
+from checkmate.ir import Graph
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverProcess, ProverState
 from checkmate.solvers.pathcut.prover import ProofListener, Prover
 

@@ -18,10 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import concluded

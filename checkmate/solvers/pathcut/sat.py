@@ -15,9 +15,8 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.ir import Graph, Schedule
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.processes.conversation import Conversation
 from checkmate.progress import Cancelled

@@ -17,9 +17,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.ir import Schedule, SolveResult
 from checkmate.ir.arrays import Steps
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
 from checkmate.progress import Cancelled
 from checkmate.solvers.baselines import KeepAllSolver
 from checkmate.solvers.bounds import below_working_set

@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 
 from checkmate.errors import WorkerDiedError
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled

@@ -15,10 +15,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from checkmate.errors import ScheduleError, UsageError
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.compile.compilation import load_kernels

@@ -9,10 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
 from checkmate.memory.check import check
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import cancelled_before, with_schedule

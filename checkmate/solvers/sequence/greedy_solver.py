@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.result import SolveResult
+from checkmate.ir import SolveResult
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import cancelled_before, concluded
 from checkmate.solvers.compile.compilation import load_kernels

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.ir.graph import Graph, sorted_views
+from checkmate.ir import Graph
+from checkmate.ir.graph import sorted_views
 from checkmate.solvers.compile.jit import part
 
 _EXACT = 2**52

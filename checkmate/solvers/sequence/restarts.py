@@ -16,10 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from checkmate.errors import ScheduleError
+from checkmate.ir import Graph, Schedule, Timeline
 from checkmate.ir.arrays import Steps
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
-from checkmate.ir.timeline import Timeline
 from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.sequence.anneal import BEST, CEILING, FLOOR, anneal

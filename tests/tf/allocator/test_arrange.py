@@ -10,7 +10,7 @@ from checkmate.backends.tf.allocator.predict import before_steps, predicted_allo
 from checkmate.backends.tf.allocator.replay import requests_of_step
 from checkmate.backends.tf.plain import AllocatorReplica
 from checkmate.errors import CancelledError
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.check import check
 from checkmate.planning import keep_everything_peak, solve
 from checkmate.planning.arranging import arranged

@@ -20,8 +20,7 @@ from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import OpKind
 from checkmate.catalog.model_names import ZOO, ZOO_PREFIX
-from checkmate.ir.graph import Phase
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Phase, Schedule
 from checkmate.memory.placement import place
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent

@@ -11,7 +11,7 @@ import pytest
 from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.catalog.model_names import ZOO, ZOO_PREFIX
 from checkmate.errors import LoadError
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 from checkmate.memory.check import check
 from checkmate.models.zoo_networks import _BUILDERS
 from checkmate.progress import never, silent

@@ -18,7 +18,7 @@ from checkmate.backends.tf.costs.known import CostOptions, KnownCosts, NodeCosts
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.errors import CancelledError
-from checkmate.ir.graph import CostOrigin
+from checkmate.ir import CostOrigin
 from checkmate.machine.cost_origin import reading_words
 from checkmate.machine.cost_store import CostStore
 from checkmate.machine.load import CpuTimes, LoadMeter, Reading

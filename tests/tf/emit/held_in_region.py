@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.devices import held_bytes
 from checkmate.backends.tf.emit.set_aside import fetch_region
-from checkmate.ir.graph import Device
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Device, Schedule
 from tests.generated_graphs import training_chain
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.saved_model import example_script, save_step
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from tests.programs import run_python
 from tests.quick_start import QUICK
 from tests.tf.prepared import small

@@ -22,8 +22,7 @@ from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.ir.graph import Device
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Device, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.planning import solve
 from tests.tf.conv_models import ALL

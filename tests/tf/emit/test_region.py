@@ -12,8 +12,7 @@ import tensorflow as tf
 from checkmate.backends.tf import memory_check
 from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_region
 from checkmate.backends.tf.environment import METERED
-from checkmate.ir.graph import Device
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Device, Schedule
 from tests.generated_graphs import training_chain
 from tests.programs import run_python
 from tests.quick_start import QUICK

@@ -19,7 +19,7 @@ from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import MemoryEvent, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.bfc import Bfc
 from tests.programs import run_python
 from tests.quick_start import QUICK

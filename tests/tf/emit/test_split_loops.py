@@ -10,8 +10,7 @@ import pytest
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.trace import coarsen
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.ir.graph import Graph, Phase
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Phase, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.planning.solving import solve
 from checkmate.request import ModelRequest

@@ -15,8 +15,7 @@ from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.ir.graph import Graph, Phase
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Phase, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from tests.tf.allocator.test_replay import traced

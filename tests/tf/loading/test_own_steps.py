@@ -22,7 +22,7 @@ from checkmate.errors import (
     TraceError,
     UsageError,
 )
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 

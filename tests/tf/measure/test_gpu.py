@@ -23,8 +23,7 @@ from checkmate.backends.tf.profiler import StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.verification_report import Measurements, verification_report
 from checkmate.errors import CheckmateError, ProfileError
-from checkmate.ir.graph import Device
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Device, Schedule
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.progress import silent
 from tests.programs import run_python

@@ -14,7 +14,7 @@ from checkmate.backends.tf.costs import fresh, profile
 from checkmate.backends.tf.costs.known import CostOptions
 from checkmate.cli.step_report import profile_text
 from checkmate.errors import StepTooLargeError
-from checkmate.ir.graph import CostOrigin
+from checkmate.ir import CostOrigin
 from checkmate.progress import Progress, never, silent
 from tests.tf.prepared import prepared, request_of
 

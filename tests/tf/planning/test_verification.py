@@ -12,9 +12,7 @@ from checkmate.backends.tf.comparing import Compared
 from checkmate.backends.tf.emit.reload_probe import settled
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement
 from checkmate.backends.tf.verification_report import Measurements, verification_report
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.ir.result import VerificationReport
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostOrigin, CostUnit, Graph, Schedule, VerificationReport
 from checkmate.request import ModelRequest
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.of_function import has_calls, trace_function
 from checkmate.errors import TraceError
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 
 SPEC = tf.TensorSpec((4, 64), tf.float32)
 

@@ -30,7 +30,7 @@ from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import is_view
 from checkmate.backends.tf.verification_report import gradients_equal
 from checkmate.errors import CycleError, JitCompiledError
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.memory.check import check
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest

@@ -19,8 +19,7 @@ from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES
 from checkmate.backends.tf.xla.compiled import compile_step
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy
-from checkmate.ir.graph import Phase
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Phase, Schedule
 from checkmate.memory.simulate import simulate
 from tests.tf.xla.networks import NETWORKS
 

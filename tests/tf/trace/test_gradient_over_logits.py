@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.training.any_step import any_step
 

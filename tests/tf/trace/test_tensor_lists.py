@@ -17,7 +17,7 @@ from checkmate.backends.tf.trace.loops import is_zeros
 from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES, OpKind
 from checkmate.backends.tf.trace.sizes import tensor_bytes
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
 

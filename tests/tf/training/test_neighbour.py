@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir import CostOrigin, CostUnit, Graph
 from checkmate.training.neighbour import Learned, carried_over
 from tests.graphs_strategies import training_chain
 

@@ -11,9 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from checkmate.backends.tf.live.measure import StepMeasurement
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning import solve
 from checkmate.progress import silent

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
 from checkmate.backends.tf.models.batch import flatten
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.training.limit import Limit, limit_of
 from checkmate.training.trials import TriedStep
 from checkmate.training.wording import impossible, nothing_to_save, sentence_of, what_runs, why_missed

@@ -16,7 +16,7 @@ from checkmate.backends.tf.trace.coarsen import fused
 from checkmate.backends.tf.xla.compiled import compile_step
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.solvers.problem import SolveOptions

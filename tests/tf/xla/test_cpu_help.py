@@ -13,8 +13,7 @@ from checkmate.backends.tf.xla.cpu_help import help_for, small_values
 from checkmate.backends.tf.xla.op_costs import is_filter_slope
 from checkmate.backends.xla_policy.for_cpu import ends_of_graph
 from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_order, ways_to_tie
-from checkmate.ir.graph import Device
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Device, Schedule
 from tests.tf.xla.steps import emitted_ops, emitted_types, run, solved, temp_bytes, temps_by, traced
 
 pytestmark = pytest.mark.heavy  # each compiles

@@ -12,7 +12,7 @@ from checkmate import planning
 from checkmate.backends.tf.tf_step import _with_target_of, retraced_step
 from checkmate.backends.tf.xla_step import XlaStep
 from checkmate.cli.step_report import report_text
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.planning.solving import keep_everything_peak, solve
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest, Target

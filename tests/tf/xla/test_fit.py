@@ -13,9 +13,7 @@ from checkmate.backends.protocol import CompiledFit
 from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory
 from checkmate.backends.tf.xla.compiler import XlaCompilation
 from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_order, ways_to_tie
-from checkmate.ir.graph import Graph, GraphBuilder
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, GraphBuilder, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning.compiling import MOST_SCHEDULES, CompiledSearch
 from checkmate.planning.plan_request import PlanRequest

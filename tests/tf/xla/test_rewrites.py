@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.xla.cpu_help import Ties, added_late, can_add_late, pooling_slope, windows_of
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from tests.tf.xla.networks import NETWORKS
 from tests.tf.xla.steps import emitted_types
 

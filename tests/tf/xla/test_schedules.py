@@ -18,8 +18,7 @@ from checkmate.backends.tf.xla.compiled import compile_step
 from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.backends.tf.xla.tied import Depths
 from checkmate.backends.xla_policy.waits import WaitPolicy, ways_to_tie
-from checkmate.ir.graph import CostOrigin, Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostOrigin, Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.solvers.baselines import whole_segments
 from tests.graphs_strategies import random_steps

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from checkmate.backends.xla_policy.for_cpu import Instance, Stage, ends_first, ends_of_graph, held_results
-from checkmate.ir.graph import Graph, GraphBuilder
+from checkmate.ir import Graph, GraphBuilder
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, random_steps
 

@@ -14,7 +14,7 @@ from checkmate.catalog.samples import SAMPLES, ShownSample, find_sample, shown_s
 from checkmate.errors import LoadError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.by_name import read_or_build
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.request import ModelRequest

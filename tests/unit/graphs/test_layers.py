@@ -13,7 +13,7 @@ from checkmate.errors import GraphError, UsageError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.layers import LayerBuilder, training_graph
 from checkmate.graphs.paper import NETWORKS, find_network
-from checkmate.ir.graph import Graph, Phase
+from checkmate.ir import Graph, Phase
 from checkmate.largest.scaling import BatchScaling
 from tests.graphs_strategies import SHARED
 

@@ -7,7 +7,7 @@ import pytest
 from checkmate.errors import BudgetBelowMinimumError, CancelledError, UsageError
 from checkmate.graphs.layers import LayerBuilder, training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.largest.batch import cost_limit
 from checkmate.largest.input_size import max_input
 from checkmate.largest.sized_steps import STEP, PaperStep, Size, SizedStep

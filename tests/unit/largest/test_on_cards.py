@@ -11,8 +11,7 @@ from checkmate.cli.main import main
 from checkmate.errors import UsageError
 from checkmate.frontiers.cards import CardFit
 from checkmate.graphs.by_name import build_paper_graph
-from checkmate.ir import Graph, GraphBuilder, Schedule
-from checkmate.ir.graph import CostOrigin, CostUnit
+from checkmate.ir import CostOrigin, CostUnit, Graph, GraphBuilder, Schedule
 from checkmate.largest import roofline
 from checkmate.largest.batch import max_batch
 from checkmate.largest.cards_table import text

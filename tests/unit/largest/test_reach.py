@@ -8,7 +8,7 @@ from checkmate.catalog.bundled import find_graph
 from checkmate.formats import read_graph
 from checkmate.graphs.layers import training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.largest.reach import InputLevels, MemoryAtSizes
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate

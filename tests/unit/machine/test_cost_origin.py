@@ -8,7 +8,7 @@ import pytest
 
 from app.presenters.wording import doubts, remeasuring_hint
 from checkmate.cli.commands.info import elsewhere_note
-from checkmate.ir.graph import Device, Graph, GraphBuilder
+from checkmate.ir import Device, Graph, GraphBuilder
 from checkmate.machine.cost_origin import changed_since_profiled, elsewhere_words, file_facts
 from checkmate.machine.processor import processor_name, this_processor
 

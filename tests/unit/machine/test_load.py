@@ -14,8 +14,7 @@ import pytest
 from checkmate.cli.commands.info import info_text
 from checkmate.cli.output import graph_facts
 from checkmate.cli.step_report import profile_text, report_text
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.ir.result import VerificationReport
+from checkmate.ir import CostOrigin, CostUnit, Graph, VerificationReport
 from checkmate.machine.cost_origin import READ_AGAIN, origin_words, pace_words, reading_facts, reading_words
 from checkmate.machine.load import CpuTimes, LoadMeter, Reading, seconds_computed, step_spread, this_moment
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkmate.errors import ContentError
-from checkmate.ir.graph import Device, Graph, GraphBuilder
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Device, Graph, GraphBuilder, Schedule
 from checkmate.memory.placement import FIXED, WORKSPACE, Placement, place, written_over
 from checkmate.memory.simulate import simulate
 from tests.generated_graphs import training_dag

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from tests.graph_requests import requests_of_graph

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from checkmate.backends.protocol import Compilation, Compiled, Compiler
-from checkmate.ir import Graph, GraphBuilder, Schedule
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, GraphBuilder, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning import known_minimum
 from checkmate.planning.compiling import CompiledSearch, GroupSearch, Solves, _most, _slow_to_compile

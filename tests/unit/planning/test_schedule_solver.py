@@ -10,9 +10,7 @@ from random import Random
 import pytest
 
 from checkmate.errors import BudgetBelowMinimumError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.planning import keep_everything_peak, known_minimum, solve

@@ -16,8 +16,7 @@ from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.sweep import trade_off
 from checkmate.frontiers.table import facts
 from checkmate.frontiers.tasks import plain
-from checkmate.ir import Graph
-from checkmate.ir.result import VerificationReport
+from checkmate.ir import Graph, VerificationReport
 from checkmate.largest.batch import max_batch
 from checkmate.largest.measured import MeasuredSize
 from checkmate.largest.scaling import BatchScaling

@@ -8,8 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate

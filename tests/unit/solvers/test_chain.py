@@ -10,9 +10,7 @@ import pytest
 
 from checkmate import planning
 from checkmate.formats import read_any_graph
-from checkmate.ir import Graph, GraphBuilder, Phase
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, GraphBuilder, Phase, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never

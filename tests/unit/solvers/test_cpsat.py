@@ -10,8 +10,7 @@ import psutil
 import pytest
 
 from checkmate import planning
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.processes.conversation import Conversation
 from checkmate.processes.messages import unpack_steps

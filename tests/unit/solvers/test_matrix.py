@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkmate import planning
-from checkmate.ir.graph import Graph, Phase
-from checkmate.ir.result import SolveResult, SolveStatus
+from checkmate.ir import Graph, Phase, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.solvers.bounds import working_set_bound
 from checkmate.solvers.problem import Listener, SolveOptions, SolverFeature

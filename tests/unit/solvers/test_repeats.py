@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from checkmate import planning
-from checkmate.ir import Graph, Schedule
-from checkmate.ir.graph import Phase
+from checkmate.ir import Graph, Phase, Schedule
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never

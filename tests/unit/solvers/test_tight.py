@@ -12,9 +12,7 @@ import pytest
 
 from checkmate import planning
 from checkmate.errors import SolveFailedError
-from checkmate.ir.graph import Graph, GraphBuilder
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, GraphBuilder, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 from checkmate.progress import never
 from checkmate.solvers.bounds import working_set_bound

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from checkmate.errors import SolverCrashedError
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.memory.check import check
 from checkmate.progress import Cancelled
 from checkmate.solvers.portfolio.auto import AutoSolver

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.planning import progress_listener
 from checkmate.planning.progress_listener import UntilSettled
 from checkmate.progress import never, silent

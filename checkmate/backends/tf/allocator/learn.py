@@ -20,7 +20,7 @@ from checkmate.backends.tf.node_times import askers_by_name, op_starts
 from checkmate.backends.tf.profiler import MemoryEvent, StepTrace
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.sizes import is_reserve
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 
 _LEAST_BYTES = 256 << 10  # less is noise beside a step's peak
 

@@ -12,8 +12,7 @@ from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.dataflow import Structure
 from checkmate.backends.tf.trace.op_kinds import LIGHT_BYTES, OpKind
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.memory.step_requests import InitialAllocations
 

@@ -14,7 +14,7 @@ import numpy as np
 from checkmate.backends.tf.trace.coarsen import FoldedStep, written_over
 from checkmate.backends.tf.trace.dataflow import Key
 from checkmate.backends.tf.trace.sizes import tensor_bytes
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.memory.step_requests import AskedBuffer, StepRequests, order_of
 
 _IN_PLACE = frozenset({"AssignAddVariableOp", "AssignSubVariableOp"})

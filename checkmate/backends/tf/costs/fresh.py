@@ -19,9 +19,7 @@ from checkmate.backends.tf.tasks import run_task
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_of
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.machine.cost_store import ENOUGH_RUNS, CostStore
 from checkmate.machine.load import LoadMeter
 from checkmate.memory.simulate import simulate

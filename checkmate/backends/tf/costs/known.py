@@ -22,7 +22,7 @@ from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import UsageError
-from checkmate.ir.graph import Graph
+from checkmate.ir import Graph
 from checkmate.machine.cost_store import ENOUGH_RUNS, CostStore, KnownCost
 from checkmate.machine.load import LoadMeter, Reading, usable_cores
 

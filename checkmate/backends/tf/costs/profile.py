@@ -40,8 +40,7 @@ from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.loops import operations
 from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import CostOrigin, CostUnit, Graph, Schedule
 from checkmate.machine.cost_store import ENOUGH_RUNS
 from checkmate.machine.load import CpuTimes, LoadMeter, Reading, step_spread
 from checkmate.memory.simulate import simulate

@@ -27,8 +27,7 @@ from checkmate.backends.tf.trace.loops import is_branch, is_loop
 from checkmate.backends.tf.trace.op_kinds import OpKind, is_cube, transposed_inputs
 from checkmate.backends.tf.trace.replica import exchange, exchange_of
 from checkmate.backends.tf.trace.walks import source
-from checkmate.ir.graph import Device, Phase
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Device, Phase, Schedule
 
 # oneDNN hands these gradients what their forward op keeps for them, if they read that op's output directly.
 # It only adds an edge from the earlier op to the later one, so it makes no cycle. Without it the gradient of

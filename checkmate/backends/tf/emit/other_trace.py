@@ -13,9 +13,7 @@ from typing import Any
 from checkmate.backends.tf.allocator.learn import step_fingerprint
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import OtherStepError, TraceError
-from checkmate.ir.graph import Graph
-from checkmate.ir.result import SolveResult, SolveStatus
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 
 _COST_METADATA = ("profile",)  # metadata about costs, kept from the file; the rest is of the step just traced

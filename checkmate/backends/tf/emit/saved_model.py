@@ -23,7 +23,7 @@ from checkmate.backends.tf.tasks import error_without_answer, run_process
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.catalog.bundled import resource
 from checkmate.errors import ExportError, JitCompiledError
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.request import Target
 

@@ -16,8 +16,7 @@ import tensorflow as tf
 from checkmate.backends.tf.allocator.predict import CHUNK, small_chunk_sizes
 from checkmate.backends.tf.memory_check import fitting_region
 from checkmate.backends.tf.trace.dataflow import Structure
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 
 
 class SmallChunks(tf.saved_model.experimental.TrackableResource):  # type: ignore[misc]

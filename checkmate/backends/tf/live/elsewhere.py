@@ -21,7 +21,7 @@ from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
 from checkmate.backends.tf.tasks import run_task
 from checkmate.errors import CheckmateError
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.progress import Report, never
 
 HOW_TO_METER = "set TF_CPU_ALLOCATOR_USE_BFC=true before TensorFlow is imported to measure here"

@@ -26,7 +26,7 @@ from checkmate.backends.tf.node_times import node_seconds
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CycleError, ProfileError
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 
 _RUNS = 2  # the first is cold: its peak counts, its seconds do not
 # TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step. Where the

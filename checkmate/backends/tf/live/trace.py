@@ -30,8 +30,7 @@ from checkmate.backends.tf.trace.of_function import require_repeatable
 from checkmate.backends.tf.trace.sizes import tensor_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import StepOutputs, TracedStep, trace_step, train_on
 from checkmate.errors import OnlySmallTensorsError, TraceError
-from checkmate.ir.graph import Device, Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Device, Graph, Schedule
 
 Note = Callable[[str], None]
 Emit = Callable[[FoldedStep, Schedule], Callable[..., EmittedOutputs]]

@@ -16,7 +16,7 @@ from checkmate.backends.tf.trace.trace import step_function
 from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.backends.tf.xla.tied import XlaEmission, tied_step
 from checkmate.errors import CheckmateError, CycleError
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 
 _T = TypeVar("_T")
 

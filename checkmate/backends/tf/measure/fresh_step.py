@@ -9,7 +9,7 @@ from typing import Any
 from checkmate.backends.tf.environment import EXACT
 from checkmate.backends.tf.tasks import run_task
 from checkmate.backends.tf.xla.tied import XlaEmission, emission_of
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 

@@ -28,7 +28,7 @@ from checkmate.backends.tf.trace.dataflow import Key, Structure
 from checkmate.backends.tf.trace.loops import is_loop, is_zeros
 from checkmate.backends.tf.trace.op_kinds import ELEMENTWISE_TYPES, LIGHT_BYTES, RANDOM_TYPES
 from checkmate.backends.tf.trace.walks import in_order
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 
 _FILTER_GRADIENTS = frozenset(
     {"Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter", "MatMul"}

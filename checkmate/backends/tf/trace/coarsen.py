@@ -31,7 +31,7 @@ from checkmate.backends.tf.trace.op_kinds import (
 from checkmate.backends.tf.trace.split_loops import with_split_loops
 from checkmate.backends.tf.trace.trace import TracedStep
 from checkmate.errors import OnlySmallTensorsError
-from checkmate.ir.graph import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
+from checkmate.ir import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 
 
 @dataclass(frozen=True, eq=False)

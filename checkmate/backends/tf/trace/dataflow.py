@@ -36,7 +36,7 @@ from checkmate.backends.tf.trace.op_kinds import (
 from checkmate.backends.tf.trace.sizes import bounded_bytes, tensor_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, needed_ops
 from checkmate.backends.tf.trace.walks import source
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 
 Key = tuple[int, int]
 ARGMAX = 1_000  # output number of the positions that a max pooling keeps for its gradient; they are no tensor

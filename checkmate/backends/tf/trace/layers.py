@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from checkmate.backends.tf.trace.trace import TracedStep
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 
 _SUFFIX = re.compile(r"_\d+$")
 _TAPE = re.compile(r"gradient_tape(_\d+)?$")

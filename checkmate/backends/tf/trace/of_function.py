@@ -23,7 +23,7 @@ from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, Unplanned, concrete_step
 from checkmate.backends.tf.trace.walks import execution_order
 from checkmate.errors import JitCompiledError, TraceError
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 
 # ``tf.GradientTape`` makes the first scope, ``tf.gradients`` the second.
 _GRADIENT_SCOPE = re.compile(r"(^|/)(gradient_tape|gradients)(_\d+)?/")

@@ -19,7 +19,7 @@ from checkmate.backends.tf.trace.coarsen import FoldedStep, fold, fused
 from checkmate.backends.tf.trace.of_function import fixed_bytes, trace_own_step
 from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, trace_step
-from checkmate.ir.graph import Device, Graph
+from checkmate.ir import Device, Graph
 from checkmate.machine.cost_origin import file_facts
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest, Target

@@ -31,7 +31,7 @@ from checkmate.backends.tf.trace.sizes import total_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, needed_ops
 from checkmate.backends.tf.trace.walks import execution_order, source, without_identities
 from checkmate.errors import DynamicShapeError
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 
 _LEAST_TRIPS = 4
 _MOST_PARTS = 16  # more make a graph that takes longer to solve than it saves

@@ -14,7 +14,7 @@ from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.trace.loops import is_loop
 from checkmate.backends.tf.trace.walks import execution_order, needed
 from checkmate.errors import TraceError
-from checkmate.ir.graph import Phase
+from checkmate.ir import Phase
 from checkmate.models.keras_graph import first_line
 
 Result = TypeVar("Result")

@@ -22,7 +22,7 @@ from checkmate.backends.tf.emit.set_aside import SmallChunks
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.xla.tied import XlaEmission, tied_step
 from checkmate.errors import NotCompiledError, ProfileError
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 from checkmate.models.keras_graph import first_line
 
 _STAGE = "optimized_hlo_proto_serialized"

@@ -10,8 +10,7 @@ from checkmate.backends.protocol import Compilation, CompiledFit, Compiler
 from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory
 from checkmate.backends.xla_policy.waits import WaitPolicy, usual_ways, ways_to_order, ways_to_tie
 from checkmate.errors import NoScheduleError
-from checkmate.ir.graph import Graph
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.units import format_bytes
 

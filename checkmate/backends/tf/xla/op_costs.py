@@ -15,7 +15,7 @@ import tensorflow as tf
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.loops import is_loop, operations
 from checkmate.backends.tf.trace.op_kinds import ELEMENTWISE_TYPES
-from checkmate.ir.graph import CostOrigin, CostUnit, Graph
+from checkmate.ir import CostOrigin, CostUnit, Graph
 
 _PRODUCTS = ("MatMul", "BatchMatMul", "Conv2D", "Conv3D", "DepthwiseConv2d", "Einsum")
 _SUMS = ("Sum", "Mean", "BiasAddGrad", "UnsortedSegmentSum")

@@ -26,7 +26,7 @@ from checkmate.backends.tf.xla.cpu_help import ForCpu, Ties, can_be_tied, help_f
 from checkmate.backends.tf.xla.op_costs import is_filter_slope, is_known_early, is_product, is_sum
 from checkmate.backends.xla_policy.for_cpu import Gate
 from checkmate.backends.xla_policy.waits import WaitPolicy
-from checkmate.ir.schedule import Schedule
+from checkmate.ir import Schedule
 
 
 @dataclass(frozen=True)
