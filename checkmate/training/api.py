@@ -43,59 +43,26 @@ def rematerialize(
     wait: bool = True,
     target: Target | str | None = None,
 ) -> Model:
-    """Let a compiled Keras ``model`` train within ``budget``.
+    """Let a compiled Keras ``model`` train within ``budget``; the same model is returned.
 
-    ``fit`` and ``train_on_batch`` then run scheduled steps. The same model is returned. Everything else of it
-    works as before: callbacks, metrics, validation, saving, distribution strategies. Compiling it again, with
-    layers frozen or thawed for example, plans anew, with the same budget. A saved and loaded model is a
-    plain one.
+    ``fit`` and ``train_on_batch`` then run scheduled steps, a ``train_step`` of the model's own included.
+    Everything else works as before, and the model's state is left as it was. For each layout of batches
+    (shapes and dtypes) the step is traced, scheduled and measured once: at the first such batch, or at once
+    for ``example``, which is ``(x, y)`` or ``(x, y, sample_weight)`` (with a strategy: one replica's share).
 
     ``budget`` is what the device's allocator may hold while a step runs, parameters and optimizer included:
     ``"6GiB"``, bytes, a share of the plain step's measured peak (``"60%"``), or ``"min"``, the least that was
-    kept on the allocator's meter. What others hold, such as another model, counts within bytes, and is added
-    to a share. For a share the plain step is measured first; where that cannot be, the share is of what
-    keeping everything requests, and the sentence says so. A batch of more bytes than those before tells anew
-    what a share is of. Where training plainly fits, it stays plain; so it does where no schedule requests
-    less, and in a phase that fits plainly in what an earlier one might hold.
+    kept. What others hold, such as another model, counts within bytes, and is added to a share. Where XLA
+    compiles the step (``jit_compile=True``, ``target="xla"``, Keras on JAX) it is what XLA assigns, no step
+    is run for a plan, and ``wait`` means nothing; on JAX neither does ``cache``.
 
-    For each layout of batches (shapes and dtypes) the step is traced, scheduled and measured once: at the
-    first such batch, or at once for ``example``, a batch as ``(x, y)`` or ``(x, y, sample_weight)`` (with a
-    strategy: one replica's share of it). The model's state is left as it was. A smaller last batch has a plan
-    of its own: plain if that fits, else the schedule already known if that fits, else solved again. A step
-    that was tried may for once hold a few percent more than was predicted; it is not kept, and the
-    allocator's highest mark then starts anew. A step seen over the budget later (by that mark) is solved
-    again for less. Per-output losses are means over examples, also with a smaller last batch.
+    Where no schedule keeps the budget, the one whose measured peak is closest trains; where a step cannot be
+    planned, it trains as before. A line says so; with ``on_miss="raise"`` both are errors. A step that the
+    allocator later shows over the budget is solved again for less.
 
-    A ``train_step`` of the model's own is traced as it is, with all that it writes: several optimizers and
-    tapes, metrics, averages of weights. Its logs come back. ``example`` is then the data as it takes it. On
-    the replicas of a ``MirroredStrategy`` gradients are summed where the step does so. Where replicas get
-    shares of different sizes, a batch trains plainly.
-
-    With ``jit_compile=True`` the scheduled step is compiled by XLA too. The budget is then for the bytes that
-    XLA assigns (arguments, results, temporaries), and a share is of the plain step as XLA compiles it. They
-    are read from compiled steps, and none is run. What XLA cannot compile runs on TensorFlow's executor.
-    ``target`` (``"executor"`` or ``"xla"``) is for another choice than the model's own.
-
-    Where no schedule keeps the budget, it trains with the one whose measured peak is closest. A sentence says
-    by how much that is over, and what to do. Where a step cannot be planned, it trains as before, and the
-    sentence says why. With ``on_miss="raise"`` both are errors instead. Each sentence is one short line; the
-    rest (why, what a share is of) is logged at level INFO, and the traceback of a failure at level DEBUG.
-
-    With Keras on JAX the budget counts what XLA's compiled step holds: see ``checkmate.jax.rematerialize``.
-    ``cache`` and ``wait`` then mean nothing: no step is run for a plan, and none is kept.
-
-    Plans are kept in the user's cache folder. A later run of the same step on the same device, with the same
-    budget, settings and versions, measures its plan once more and uses it without a search, and the line
-    says so. With ``cache=False`` no plan is read or kept.
-
-    With ``wait=False`` training begins with the first schedule that was measured to fit. A better one is
-    solved for in a thread meanwhile, measured between two batches, and then trained with; the line for each
-    plan says so. Where ``fit`` ends, the solve ends, and the best that it has found is measured and kept.
-    ``example`` is planned to the end all the same, and replicas of a strategy wait.
-
-    ``options`` are for the solver, 20 s by default. ``quiet`` means no progress, and no line for each plan,
-    on standard error. Where that is no terminal (a log, a notebook), progress is one line for each new
-    activity, and else one in ten seconds.
+    ``options`` are for the solver, 20 s by default. ``cache`` keeps plans in the user's cache folder for the
+    same step, device, budget, settings and versions. With ``wait=False`` training begins with the first
+    schedule that fits, and a better one is solved for meanwhile. ``quiet`` writes nothing to standard error.
 
     Raises:
         UsageError: ``model`` is not compiled, runs eagerly, or an argument cannot be read.

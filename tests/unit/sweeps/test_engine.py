@@ -67,7 +67,7 @@ def test_texts_that_name_no_engine_are_refused(text: str) -> None:
 
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("checkmate.sweeps.dask_pool._CONNECT_S", 0.5)
+    monkeypatch.setattr("checkmate.sweeps.engine._CONNECT_S", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and not listening
         address = f"127.0.0.1:{taken.getsockname()[1]}"
