@@ -226,7 +226,7 @@ def test_another_schedule_is_placed_and_the_old_picture_stays_meanwhile(window, 
     view._draw()
     assert view.bands._image == image
     assert view._words.isVisible() and view._words.toPlainText() == "of the schedule before"
-    assert next(one for one in explorer.saver.views if one.name == "Addresses").table() is None
+    assert next(one for one in explorer.saver.views if one.name == "Addresses").data.view_table() is None
     settle(window, qtbot)
     assert not view._words.isVisible()
     assert view.placed.shown is exploration.plain and view.bands._image != image

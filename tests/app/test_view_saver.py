@@ -41,7 +41,11 @@ def test_every_view_gives_pictures_and_data(explored, tmp_path) -> None:
     assert [view.name for view in saver.views] == NAMES
     for view in saver.views:
         png, svg, data = (tmp_path / f"{view.name}.{kind}" for kind in ("png", "svg", "csv"))
-        assert saver.save_picture(view, png) and saver.save_picture(view, svg) and saver.save_data(view, data)
+        assert (
+            saver.save_picture(view.widget, png)
+            and saver.save_picture(view.widget, svg)
+            and saver.save_data(view, data)
+        )
         image = QImage(str(png))
         assert image.width() == view.widget.width() * PICTURE_SCALE
         colors = {image.pixel(x, y) for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
@@ -55,7 +59,7 @@ def test_clipboard_gets_the_same(explored) -> None:
     saver, clipboard = explored.explorer.saver, QGuiApplication.clipboard()
     curve = saver.views[3]
     saver.copy_data(curve)
-    assert clipboard.text() == curve.table().csv()
+    assert clipboard.text() == curve.data.view_table().csv()
     saver.copy_picture(curve)
     assert clipboard.image().width() == curve.widget.width() * PICTURE_SCALE
     assert "Copied the picture of Memory curve" in explored.statusBar().currentMessage()
@@ -64,8 +68,8 @@ def test_clipboard_gets_the_same(explored) -> None:
 def test_a_name_of_no_picture_and_a_missing_folder_are_refused(explored, tmp_path) -> None:
     saver, said = explored.explorer.saver, []
     explored.session.failed.connect(lambda sentence, hint: said.append(sentence))
-    assert not saver.save_picture(saver.views[0], tmp_path / "x.jpeg2")
-    assert not saver.save_picture(saver.views[0], tmp_path / "nowhere" / "x.png")
+    assert not saver.save_picture(saver.views[0].widget, tmp_path / "x.jpeg2")
+    assert not saver.save_picture(saver.views[0].widget, tmp_path / "nowhere" / "x.png")
     assert "no picture's name" in said[0] and "cannot write" in said[1] and len(said) == 2
     assert list(tmp_path.iterdir()) == []
 

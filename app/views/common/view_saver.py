@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from PySide6.QtCore import QBuffer, QIODevice, QObject, QPoint, QRect, QSize, Signal
 from PySide6.QtGui import QGuiApplication, QPainter, QPixmap
@@ -24,14 +25,18 @@ MenuEntry = tuple[str, Callable[[], None]]
 PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 
 
+class HasTable(Protocol):
+    def view_table(self) -> ViewTable | None:
+        """Return the data on screen; None if there is none yet."""
+
+
 @dataclass(frozen=True)
 class SavableView:
-    """A view whose picture and data can be saved. ``table`` returns its data, None if there is none yet.
-    ``figure``: what a figure for a paper shows of it."""
+    """A view whose picture and data can be saved. ``figure``: what a figure for a paper shows of it."""
 
     name: str
     widget: QWidget
-    table: Callable[[], ViewTable | None]
+    data: HasTable
     figure: Shows | None = None
 
 
@@ -87,19 +92,19 @@ class ViewSaver(QObject):
         self._session.noticed.emit(f"Copied the picture of {view.name}.")
 
     def copy_data(self, view: SavableView) -> None:
-        table = view.table()
+        table = view.data.view_table()
         if table is None:
             self._session.noticed.emit(f"{view.name} has nothing to copy yet.")
             return
         QGuiApplication.clipboard().setText(table.csv())
         self._session.noticed.emit(f"Copied {len(table.rows)} rows of {view.name}.")
 
-    def save_picture(self, view: SavableView, path: Path) -> bool:
+    def save_picture(self, widget: QWidget, path: Path) -> bool:
         self._turns.finish()
-        return self._save(path, lambda: save_picture(view.widget, path, self._theme.now))
+        return self._save(path, lambda: save_picture(widget, path, self._theme.now))
 
     def save_data(self, view: SavableView, path: Path) -> bool:
-        table = view.table()
+        table = view.data.view_table()
         if table is None:
             self._session.noticed.emit(f"{view.name} has nothing to save yet.")
             return False
@@ -117,7 +122,7 @@ class ViewSaver(QObject):
     def _ask_picture(self, view: SavableView) -> None:
         window, kinds = view.widget.window(), "Pictures (*.png *.svg)"
         if path := ask_target(window, "Save the picture", f"{view.name}.png", kinds):
-            self.save_picture(view, path)
+            self.save_picture(view.widget, path)
 
     def _ask_data(self, view: SavableView) -> None:
         if path := ask_target(view.widget.window(), "Save the data", f"{view.name}.csv", "CSV (*.csv)"):

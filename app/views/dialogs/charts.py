@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,15 +25,17 @@ Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What the plot shows. ``words(x)`` says what is at a place on the horizontal axis; ``marked``: each
-    point has a mark."""
+    """What the plot shows. ``marked``: each point has a mark."""
 
     lines: Sequence[Line]
     names: Sequence[str]
     across: str
     up: str
-    words: Callable[[float], str]
     marked: bool = False
+
+    def words(self, x: float) -> str:
+        """Say what is at a place on the horizontal axis."""
+        raise NotImplementedError
 
 
 class PairPlot(pg.PlotWidget):  # type: ignore[misc]

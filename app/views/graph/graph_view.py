@@ -23,6 +23,7 @@ from app.actions import action
 from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLayout, GroupFrame, Opened
 from app.models.undo import UndoCommands
 from app.presenters.memory_curve import largest_op, live_bytes, locked_shares, repeats_and_first
+from app.presenters.view_tables import ViewTable, ops_table
 from app.presenters.wording import NameCut, short_name
 from app.state.constraint_targets import ConstraintKind, ConstraintTarget, layer_target, op_target
 from app.views.common.painting import ink, smooth
@@ -76,6 +77,10 @@ class GraphView(QWidget):
         exploration.constraints_changed.connect(self._on_constraints)
         self._playhead.moved.connect(self._on_step)
         self._selection.changed.connect(self._on_selection)
+
+    def view_table(self) -> ViewTable | None:
+        shown = self._exploration.shown
+        return None if shown is None else ops_table(shown)
 
     @property
     def zoom_percent(self) -> int:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
@@ -46,13 +45,43 @@ class Part:
         name: what tells it from others.
         area: where it is, in the layout's units.
         looks: all that its looks depend on, besides the scale.
-        draw: paints it.
     """
 
     name: Hashable
     area: QRectF
     looks: tuple[object, ...]
-    draw: Callable[[QPainter], None]
+
+    def draw(self, painter: QPainter) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class _Still(Part):
+    by: GraphPainter
+
+    def draw(self, painter: QPainter) -> None:
+        self.by.paint_still(painter)
+
+
+@dataclass(frozen=True, eq=False)
+class _BoxPart(Part):
+    by: GraphPainter
+    number: int
+    moment: PlayheadState
+    scale: float
+
+    def draw(self, painter: QPainter) -> None:
+        self.by.paint_box(painter, self.number, self.moment, self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class _AcrossPart(Part):
+    by: GraphPainter
+    line: QLineF
+    held: bool
+
+    def draw(self, painter: QPainter) -> None:
+        self.by.paint_across(painter, self.line, held=self.held)
 
 
 class GraphPainter:
@@ -70,9 +99,9 @@ class GraphPainter:
         depth = max((frame.depth for frame in self._layout.frames), default=0)
         above = 100.0 + 24.0 * (1 + depth)  # the rail's name is above the heads of the frames
         area = QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)
-        return Part("still", area, (self._layout, self._drop, self._theme), self._paint_still)
+        return _Still("still", area, (self._layout, self._drop, self._theme), self)
 
-    def _paint_still(self, painter: QPainter) -> None:
+    def paint_still(self, painter: QPainter) -> None:
         self._frames(painter)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         self._rail_edges(painter)
@@ -88,7 +117,7 @@ class GraphPainter:
         started = int(moment.first_step[number]) <= moment.step
         area = self.rect(self._layout.boxes[number]).adjusted(-_MARKS, -_MARKS, _MARKS, _MARKS)
         looks = self._layout, self._drop, self._theme, live, started, repeats, locked
-        return Part(number, area, looks, lambda painter: self.paint_box(painter, number, moment, scale))
+        return _BoxPart(number, area, looks, self, number, moment, scale)
 
     def paint_tag(self, painter: QPainter, moment: PlayheadState) -> None:
         """Name the step below the box that runs."""
@@ -153,9 +182,9 @@ class GraphPainter:
             area = QRectF(line.p1(), line.p2()).adjusted(-_EDGE, 0.0, _EDGE, 0.0)
             if area.intersects(seen):
                 looks = self._layout, self._drop, self._theme, held
-                yield Part((source, target), area, looks, partial(self._paint_across, line=line, held=held))
+                yield _AcrossPart((source, target), area, looks, self, line, held)
 
-    def _paint_across(self, painter: QPainter, *, line: QLineF, held: bool) -> None:
+    def paint_across(self, painter: QPainter, line: QLineF, *, held: bool) -> None:
         painter.setPen(self._across_pen(held=held, focused=False))
         painter.drawLine(line)
 

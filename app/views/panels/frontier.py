@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.models.exploration import Exploration
 from app.presenters.axes import BudgetScale, nice_ticks
+from app.presenters.view_tables import ViewTable, frontier_table
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.painting import CENTER, LEFT, RIGHT, across, down, ink, sized, smooth
@@ -43,6 +44,12 @@ class FrontierView(QWidget):
             "Left and Right change the budget by 1 %, Shift by 10 %, Home and End go to the ends"
         )
         on(self.update, exploration.known_changed, exploration.budget_changed, exploration.shown_changed)
+
+    def view_table(self) -> ViewTable | None:
+        exploration = self._exploration
+        if exploration.graph is None:
+            return None
+        return frontier_table(exploration.known, exploration.frontier)
 
     def _area(self) -> QRectF:
         return QRectF(_LEFT, _TOP, self.width() - _LEFT - _RIGHT, self.height() - _TOP - _FOOT)

@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 from app.models.remedies import Hotspot
 from app.models.undo import ShownEdits, UndoCommands
 from app.presenters.op_page import again_rows, facts, made, read, readers, rows_of_op
+from app.presenters.view_tables import ViewTable, moment_table
 from app.presenters.wording import short_name
 from app.state.constraint_targets import ConstraintKind
 from app.state.knowledge import ListedSchedule
@@ -55,6 +56,10 @@ class Inspector(Panel):
         on(self._refresh, exploration.shown_changed, exploration.constraints_changed)
         exploration.standing_changed.connect(self._say_again)
         on(self._refresh, playhead.told, selection.changed)
+
+    def view_table(self) -> ViewTable | None:
+        now = self.hotspot.now
+        return None if now is None else moment_table(now)
 
     def _add_rows(self) -> None:
         self._grid = QGridLayout()

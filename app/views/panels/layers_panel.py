@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QLineEdit, QListView
 from app.models.cursors import Selection
 from app.models.exploration import Exploration
 from app.presenters.search import HELP, LayerQuery, LayerRow, layer_rows, parse
+from app.presenters.view_tables import ViewTable, layers_table
 from app.presenters.wording import NameCut
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
@@ -54,6 +55,10 @@ class LayersPanel(Panel):
         fill(self.body, self._filter, self.said, (self._list, 1))
         exploration.graph_changed.connect(self._on_graph)
         exploration.shown_changed.connect(self._on_shown)
+
+    def view_table(self) -> ViewTable | None:
+        graph = self._exploration.graph
+        return None if graph is None else layers_table(graph)
 
     def focus_filter(self) -> None:
         self._filter.setFocus()

@@ -7,6 +7,7 @@ from app.models.cursors import Comparison
 from app.models.exploration import Exploration
 from app.models.undo import ListEdits, ShownEdits
 from app.presenters.schedule_rows import ScheduleRow, grouped, schedule_name
+from app.presenters.view_tables import ViewTable, schedules_table
 from app.presenters.wording import fill_text
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
@@ -64,6 +65,9 @@ class SchedulesPanel(Panel):
     @property
     def rows(self) -> list[ScheduleRow]:
         return self._list.rows
+
+    def view_table(self) -> ViewTable | None:
+        return None if self._exploration.graph is None else schedules_table(self.rows)
 
     def _on_news(self) -> None:
         if not self._soon.isActive():

@@ -12,6 +12,7 @@ from app.actions import action
 from app.models.exploration import Exploration
 from app.presenters.axes import nice_ticks
 from app.presenters.solve_text import SolveWords, before_a_solve, of_solve, on_screen, unsolved
+from app.presenters.view_tables import ViewTable, solve_table
 from app.presenters.wording import constraints_text
 from app.state.solve import BudgetStanding, Solve
 from app.theme import CurrentTheme
@@ -53,6 +54,10 @@ class SolvingPanel(Panel):
         exploration.shown_changed.connect(self._on_constraints)
         self._on_solve()
         self._on_constraints()
+
+    def view_table(self) -> ViewTable | None:
+        solve = self._exploration.solve
+        return None if solve is None else solve_table(solve)
 
     def _make_plot(self) -> pg.PlotWidget:
         self._plot = pg.PlotWidget(axisItems={"bottom": _Seconds("bottom")}, enableMenu=False)

@@ -12,6 +12,7 @@ from app.models.span import Scale
 from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, ON_CPU, ORIGIN, Bands, Grouping, PlacedBlocks
 from app.presenters.memory_curve import line_in_columns
+from app.presenters.view_tables import ViewTable
 from app.state.knowledge import ListedSchedule
 from app.views.common.plot_style import color_text, name_axis
 from app.views.common.view_models import ViewModels
@@ -160,6 +161,10 @@ class AllocatorView(PointedPlot):
     def answering(self) -> PlacedBlocks | None:
         placed = self.placed
         return placed if placed is not None and placed.shown is self._exploration.shown else None
+
+    def view_table(self) -> ViewTable | None:
+        placed = self.answering
+        return None if placed is None else placed.table()
 
     def _words_at(self, position: QPointF) -> str:
         placed = self.answering

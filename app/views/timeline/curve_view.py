@@ -16,6 +16,7 @@ from app.presenters.lines_across import LineKind, top_with
 from app.presenters.matrix_image import aligned
 from app.presenters.memory_curve import KINDS, Stack, in_columns, line_in_columns, memory_stack, tops_of
 from app.presenters.pointer_words import KIND_WORDS, step_words
+from app.presenters.view_tables import ViewTable, steps_table
 from app.presenters.wording import live_source
 from app.state.knowledge import ListedSchedule
 from app.theme import mixed
@@ -173,6 +174,10 @@ class CurveView(PointedPlot):
             ticks.picture = None  # its ticks may be others though its ends are the same
             ticks.update()
             ticks.resizeEvent()
+
+    def view_table(self) -> ViewTable | None:
+        shown = self._exploration.shown
+        return None if shown is None else steps_table(shown)
 
     def legend_entries(self) -> list[Entry]:
         """The most needed come first. Lines across the plot are named at its edge."""

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from app.models.span import StepSpan
 from app.presenters import matrix_image as images
 from app.presenters.pointer_words import cell_words, compared_words, crowd_words
+from app.presenters.view_tables import ViewTable, computed_table, held_table
 from app.state.knowledge import ListedSchedule
 from app.theme import Theme
 from app.views.common.painting import across, down, sized
@@ -66,6 +67,10 @@ class MatrixView(SpanKeys, QWidget):
         on(self._update, self._exploration.shown_changed, self._comparison.pinned, self._selection.changed)
         on(self._update, self._span.changed, self._span.chosen_changed)
         self._playhead.moved.connect(self._on_step)
+
+    def view_table(self) -> ViewTable | None:
+        shown, table = self._exploration.shown, computed_table if self._title == "R" else held_table
+        return None if shown is None else table(shown)
 
     def _update(self, *_: object) -> None:
         self.update()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -8,14 +7,10 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QSplitter, QWidget
 
 from app.actions import action
-from app.models.exploration import Exploration
 from app.models.placements import MemoryLines, Placing
 from app.models.undo import ListEdits, ShownEdits
-from app.presenters import view_tables as tables
 from app.presenters.paper import FigureFile, Shows
 from app.presenters.solve_text import in_brief, on_screen
-from app.presenters.view_tables import ViewTable
-from app.state.knowledge import ListedSchedule
 from app.state.solve import LONGER_SECONDS
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel, PanelDock
@@ -86,7 +81,7 @@ class Explorer(QWidget):
         self.saver = ViewSaver(session, theme, self.turns, self)
         self.figures = Figures(self.models, self.graph_view)
         self.film = FilmProgress(session, theme, self)
-        add_copy_save_menus(self.saver, self, exploration)
+        add_copy_save_menus(self.saver, self)
         self.setLayout(in_row(self.area, edges=(8, 8, 8, 8)))
         for button in self.findChildren(QAbstractButton):
             if button.focusPolicy() == Qt.FocusPolicy.StrongFocus:
@@ -254,50 +249,24 @@ class Explorer(QWidget):
         self.graph_panel.want_note(self.standing.isHidden() or self.graph_panel.width() >= _ROOMY)
 
 
-def add_copy_save_menus(saver: ViewSaver, explorer: Explorer, exploration: Exploration) -> None:
-
-    def of_shown(make: Callable[[ListedSchedule], ViewTable]) -> Callable[[], ViewTable | None]:
-        return lambda: None if exploration.shown is None else make(exploration.shown)
-
-    def schedules() -> ViewTable | None:
-        return None if exploration.graph is None else tables.schedules_table(explorer.schedules.rows)
-
-    def frontier() -> ViewTable | None:
-        if exploration.graph is None:
-            return None
-        return tables.frontier_table(exploration.known, exploration.frontier)
-
-    def solve() -> ViewTable | None:
-        return None if exploration.solve is None else tables.solve_table(exploration.solve)
-
-    def layers() -> ViewTable | None:
-        return None if exploration.graph is None else tables.layers_table(exploration.graph)
-
-    def moment() -> ViewTable | None:
-        now = explorer.inspector.hotspot.now
-        return None if now is None else tables.moment_table(now)
-
-    def addresses() -> ViewTable | None:
-        blocks = explorer.allocator.answering
-        return None if blocks is None else blocks.table()
-
+def add_copy_save_menus(saver: ViewSaver, explorer: Explorer) -> None:
     docks = explorer.area.docks
-    r, s = explorer.matrices
+    (r, s), frontier = explorer.matrices, explorer.budget.frontier
     add = saver.add_menu
-    add(explorer.layers, SavableView("Layers", docks["layers"], layers))
-    add(explorer.schedules, SavableView("Schedules", docks["schedules"], schedules))
+    add(explorer.layers, SavableView("Layers", docks["layers"], explorer.layers))
+    add(explorer.schedules, SavableView("Schedules", docks["schedules"], explorer.schedules))
     add(
         explorer.graph_panel,
-        SavableView("Training graph", explorer.graph_view, of_shown(tables.ops_table), Shows.GRAPH),
+        SavableView("Training graph", explorer.graph_view, explorer.graph_view, Shows.GRAPH),
     )
     add(
         explorer.timeline_panel,
-        SavableView("Memory curve", explorer.curve, of_shown(tables.steps_table), Shows.CURVE),
-        SavableView("Addresses", explorer.allocator, addresses),
-        SavableView("R", r, of_shown(tables.computed_table), Shows.R),
-        SavableView("S", s, of_shown(tables.held_table), Shows.S),
+        SavableView("Memory curve", explorer.curve, explorer.curve, Shows.CURVE),
+        SavableView("Addresses", explorer.allocator, explorer.allocator),
+        SavableView("R", r, r, Shows.R),
+        SavableView("S", s, s, Shows.S),
         more=((action("playback.save").words, explorer.film.ask),),
     )
-    add(explorer.budget, SavableView("Frontier", explorer.budget.frontier, frontier, Shows.FRONTIER))
-    add(explorer.solving, SavableView("Solving", docks["solving"], solve))
-    add(explorer.inspector, SavableView("Memory now", docks["inspector"], moment))
+    add(explorer.budget, SavableView("Frontier", frontier, frontier, Shows.FRONTIER))
+    add(explorer.solving, SavableView("Solving", docks["solving"], explorer.solving))
+    add(explorer.inspector, SavableView("Memory now", docks["inspector"], explorer.inspector))

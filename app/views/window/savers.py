@@ -10,7 +10,6 @@ from app.models.finders import Certifier, ProvedCost
 from app.presenters.commands import OnScreen
 from app.presenters.wording import schedule_file
 from app.state.knowledge import ListedSchedule
-from app.views.common.view_saver import SavableView
 from app.views.common.widgets import ask_target
 from app.views.window.base_window import BaseWindow
 from checkmate.units import format_bytes, format_overhead, plural
@@ -47,7 +46,7 @@ def ask_report(window: BaseWindow) -> None:
 
 def ask_picture(window: BaseWindow) -> None:
     if path := _ask(window, "Save a picture", "checkmate.png", "Pictures (*.png *.svg)"):
-        window.explorer.saver.save_picture(SavableView("the window", window, lambda: None), path)
+        window.explorer.saver.save_picture(window, path)
 
 
 def _ask(window: BaseWindow, title: str, suggested: str, kinds: str) -> Path | None:

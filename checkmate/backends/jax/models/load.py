@@ -34,18 +34,40 @@ class LoadedStep:
     """A training step, and what it is called with.
 
     ``step``: where the user's code in it fails, it raises a TraceError that says so. ``shapes``: its
-    arguments, with ``jax.ShapeDtypeStruct`` for arrays. ``arguments``: makes them, anew with each call, since
-    a step may take over what it is given. ``donated``: numbers of arguments; None: as the step itself says.
-    ``batch_size``: None where it is not known.
+    arguments, with ``jax.ShapeDtypeStruct`` for arrays. ``donated``: numbers of arguments; None: as the step
+    itself says. ``batch_size``: None where it is not known.
     """
 
     name: str
     step: Callable[..., Any]
     shapes: tuple[Any, ...]
-    arguments: Callable[[], tuple[Any, ...]]
     donated: tuple[int, ...] | None
     batch_size: int | None
     notes: tuple[str, ...]
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Make them anew: a step may take over what it is given."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class _FunctionStep(LoadedStep):
+    example: tuple[Any, ...]
+
+    def arguments(self) -> tuple[Any, ...]:
+        return tuple(with_values(self.example))
+
+
+@dataclass(frozen=True, eq=False)
+class _KerasStep(LoadedStep):
+    """``data``: the batch, or what random ones are made from."""
+
+    model: Any
+    data: tuple[Any, ...] | ReadyModel
+
+    def arguments(self) -> tuple[Any, ...]:
+        data = _random_batch(self.data) if isinstance(self.data, ReadyModel) else with_values(self.data)
+        return jax.tree.map(jnp.copy, state_of(self.model)), data
 
 
 def load_step(request: ModelRequest) -> LoadedStep:
@@ -79,19 +101,26 @@ def _compiling_little() -> Iterator[None]:
 
 
 def _of_model(ready: ReadyModel, request: ModelRequest) -> LoadedStep:
-    parts: tuple[Inputs | Labels, ...] = (ready.inputs, ready.labels)
+    specs = [part.specs for part in _parts(ready)]
+    shapes = _batch(
+        ready, [[jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in each] for each in specs]
+    )
+    return _of_train_step(ready.model, ready.name, shapes, ready, request.batch_size, ready.notes)
 
-    def data(flat: Sequence[Sequence[Any]]) -> Any:
-        x, y = (packed(part.structure, each) for part, each in zip(parts, flat, strict=True))
-        return (x, y) if ready.labels.specs else (x,)
 
-    def batch() -> Any:
-        random = np.random.default_rng(0)
-        values = [zip(part.random(random), part.specs, strict=True) for part in parts]
-        return data([[jnp.asarray(value, spec.dtype) for value, spec in each] for each in values])
+def _parts(ready: ReadyModel) -> tuple[Inputs | Labels, ...]:
+    return ready.inputs, ready.labels
 
-    shapes = data([[jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in part.specs] for part in parts])
-    return _of_train_step(ready.model, ready.name, shapes, batch, request.batch_size, ready.notes)
+
+def _batch(ready: ReadyModel, flat: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    x, y = (packed(part.structure, each) for part, each in zip(_parts(ready), flat, strict=True))
+    return (x, y) if ready.labels.specs else (x,)
+
+
+def _random_batch(ready: ReadyModel) -> tuple[Any, ...]:
+    random = np.random.default_rng(0)
+    values = [zip(part.random(random), part.specs, strict=True) for part in _parts(ready)]
+    return _batch(ready, [[jnp.asarray(value, spec.dtype) for value, spec in each] for each in values])
 
 
 def _of_pair(found: Found, request: ModelRequest) -> LoadedStep:
@@ -108,14 +137,14 @@ def _of_pair(found: Found, request: ModelRequest) -> LoadedStep:
     if request.batch_chosen and size != request.batch_size:
         raise _other_batch(request, f"an example of {size}")
     shapes = jax.tree.map(shape_of, data)
-    return _of_train_step(model, found.name, shapes, lambda: with_values(data), size, found.notes)
+    return _of_train_step(model, found.name, shapes, data, size, found.notes)
 
 
 def _of_train_step(
     model: Any,
     name: str,
-    data: Any,
-    batch: Callable[[], Any],
+    shapes: Any,
+    data: tuple[Any, ...] | ReadyModel,
     size: int | None,
     notes: tuple[str, ...],
 ) -> LoadedStep:
@@ -123,7 +152,7 @@ def _of_train_step(
         return model.train_step(state, data)
 
     try:
-        model._symbolic_build(data_batch=(*data, *(None,) * (3 - len(data))))
+        model._symbolic_build(data_batch=(*shapes, *(None,) * (3 - len(shapes))))
         state = jax.tree.map(shape_of, state_of(model))
     except Exception as error:  # foreign code: the layers, the loss and the metrics of a model
         raise TraceError(
@@ -131,11 +160,8 @@ def _of_train_step(
             hint="train it on one batch without checkmate first",
         ) from error
 
-    def arguments() -> tuple[Any, ...]:
-        return jax.tree.map(jnp.copy, state_of(model)), batch()
-
     step = _telling(train_step, name)
-    return LoadedStep(name, step, (state, data), arguments, (0,), size, notes)
+    return _KerasStep(name, step, (state, shapes), (0,), size, notes, model, data)
 
 
 def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
@@ -152,7 +178,7 @@ def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
     shapes = jax.tree.map(shape_of, example)
     size = request.batch_size if code.sized else None
     step = _telling(code.subject, found.name)
-    return LoadedStep(found.name, step, shapes, lambda: with_values(example), None, size, found.notes)
+    return _FunctionStep(found.name, step, shapes, None, size, found.notes, example)
 
 
 def _telling(step: Callable[..., Any], name: str) -> Callable[..., Any]:
