@@ -139,7 +139,7 @@ def test_lines_are_chosen_in_the_menu_by_keys(window, exploration, qtbot, chain_
     assert exploration.least_possible == by_kind(curve.edge_lines.lines)[LineKind.BOUND].bytes
 
 
-def test_the_allocated_peak_is_placed_only_while_it_is_wanted(window, qtbot, chain_open) -> None:
+def test_the_allocated_peak_is_placed_only_while_it_is_wanted(window, exploration, qtbot, chain_open) -> None:
     explorer = window.explorer
     assert not explorer.placing.client.process.running
     explorer.lines.choice.switch(LineKind.ALLOCATED)
@@ -150,7 +150,8 @@ def test_the_allocated_peak_is_placed_only_while_it_is_wanted(window, qtbot, cha
     explorer.span.toggle_addresses()
     explorer.lines.choice.switch(LineKind.ALLOCATED)
     explorer.lines.choice.switch(LineKind.ALLOCATED)
-    assert explorer.placing.client.process.running  # the addresses still want it
+    exploration.show(exploration.known[0])
+    assert explorer.placing.busy  # the addresses still want it
 
 
 def test_a_card_far_above_is_named_at_the_edge(window, qtbot, chain_open) -> None:
