@@ -1,9 +1,9 @@
-"""What runs a step: TensorFlow's executor, XLA or JAX, and what is different with each."""
+"""What runs a step: TensorFlow's executor, XLA or JAX. ``RUNNERS`` says what is different with each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 JAX, TENSORFLOW = "jax", "tensorflow"
@@ -13,13 +13,18 @@ JAX, TENSORFLOW = "jax", "tensorflow"
 class Runner:
     """What runs a step.
 
-    ``backend``: Keras's. ``by``: the runner in a sentence; empty for the usual one. ``compiled``: XLA
-    compiles the step and says what it takes. ``metered``: an allocator's meter shows the peak; else only XLA
+    ``backend``: Keras's. ``title``: its name in a sentence. ``code``: module and class of what computes its
+    steps, a ``backends.protocol.Backend``. ``target``: as a user asks for it, where a backend has several.
+    ``by``: the runner in a sentence; empty for the usual one. ``compiled``: XLA compiles the step and says
+    what it takes. ``metered``: an allocator's meter shows the peak; else only XLA
     tells it. ``environment``: what Keras must be told to use it. ``loading``: how its export is loaded, where
     the folder has no example of that.
     """
 
-    backend: str = TENSORFLOW
+    backend: str
+    title: str
+    code: tuple[str, str]
+    target: str | None = None
     by: str = ""
     compiled: bool = False
     metered: bool = True
@@ -27,20 +32,29 @@ class Runner:
     loading: str = ""
 
 
-_EXECUTOR = Runner()
-_XLA = Runner(by="compiled by XLA", compiled=True)
-_JAX = Runner(
-    backend=JAX,
-    by="by JAX",
-    compiled=True,
-    metered=False,
-    environment=f"KERAS_BACKEND={JAX}",
-    loading="step.jax-export is for jax.export.deserialize; see export.json",
+_EXECUTOR = Runner(TENSORFLOW, "TensorFlow", ("checkmate.backends.tf.backend", "TensorflowBackend"))
+RUNNERS = (
+    _EXECUTOR,
+    replace(_EXECUTOR, target="xla", by="compiled by XLA", compiled=True),
+    Runner(
+        JAX,
+        "JAX",
+        ("checkmate.backends.jax.backend", "JaxBackend"),
+        by="by JAX",
+        compiled=True,
+        metered=False,
+        environment=f"KERAS_BACKEND={JAX}",
+        loading="step.jax-export is for jax.export.deserialize; see export.json",
+    ),
 )
 
 
 def runner_of(told: Mapping[str, Any]) -> Runner:
     """Return what runs the step that a graph's metadata or a report's settings tell of."""
-    if told.get("framework") == JAX:
-        return _JAX
-    return _XLA if told.get("target") == "xla" else _EXECUTOR
+    here = runners_of(told.get("framework")) or runners_of(TENSORFLOW)
+    return next((runner for runner in here if runner.target == told.get("target")), here[0])
+
+
+def runners_of(backend: object) -> tuple[Runner, ...]:
+    """Return those of one of Keras's backends; none where its steps cannot be scheduled."""
+    return tuple(runner for runner in RUNNERS if runner.backend == backend)

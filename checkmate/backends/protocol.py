@@ -1,4 +1,4 @@
-"""What planning asks of a backend, and the table of backends.
+"""What planning asks of a backend.
 
 A step is *metered* where its peak is predicted, then measured while it runs; it is *compiled* where a
 compiler tells its memory before it runs. Planning has a loop for each of the two.
@@ -20,7 +20,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.memory.step_requests import InitialAllocations, StepRequests
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
-from checkmate.runner import JAX, TENSORFLOW
+from checkmate.runner import runners_of
 from checkmate.units import Budget, format_bytes_up
 
 Way = TypeVar("Way")
@@ -364,14 +364,8 @@ class Backend(Protocol):
         """
 
 
-BACKENDS = {
-    TENSORFLOW: ("checkmate.backends.tf.backend", "TensorflowBackend"),
-    JAX: ("checkmate.backends.jax.backend", "JaxBackend"),
-}
-
-
 def backend_here() -> Backend:
     """Return what computes steps here, as Keras is set up, or raise a UsageError."""
-    module, name = BACKENDS[require_backend()]
+    module, name = runners_of(require_backend())[0].code
     found: Backend = getattr(import_module(module), name)()
     return found

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from checkmate.errors import UnsupportedVersionError, UsageError
-from checkmate.runner import JAX, TENSORFLOW
+from checkmate.runner import JAX, RUNNERS, TENSORFLOW, runners_of
 
 OLDEST, NEWEST = (2, 19), (2, 21)  # of TensorFlow, both included
 OLDEST_KERAS = (3, 12)
@@ -74,7 +74,7 @@ def keras_backend() -> str:
 
 def steps_are_tensorflows() -> bool:
     """Return whether a supported TensorFlow computes the steps here."""
-    return keras_backend() != JAX and not why_unsupported()
+    return keras_backend() == TENSORFLOW and not why_unsupported()
 
 
 def require_backend() -> str:
@@ -85,9 +85,10 @@ def require_backend() -> str:
         UnsupportedVersionError: it is TensorFlow, in a release that is not supported.
     """
     backend = keras_backend()
-    if backend not in (JAX, TENSORFLOW):
+    if not runners_of(backend):
+        titles = " and ".join(dict.fromkeys(runner.title for runner in RUNNERS))
         raise UsageError(
-            f"Keras is set up for the backend {backend!r}, but schedules are for TensorFlow and JAX",
+            f"Keras is set up for the backend {backend!r}, but schedules are for {titles}",
             hint="set KERAS_BACKEND=tensorflow, before Keras is imported",
         )
     if backend == JAX and find_spec("jax") is None:

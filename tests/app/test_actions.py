@@ -93,15 +93,19 @@ def test_the_documentation_is_the_table() -> None:
     assert (PAGES / "reference" / "window-keys.md").read_text(encoding="utf-8") == keys_page()
 
 
-def test_the_window_page_names_only_keys_of_the_table() -> None:
+def test_pages_name_only_keys_of_the_table() -> None:
     keys = (
         r"(?:Ctrl|Shift|Alt)\+[^`]+|[A-Z.,/]|F\d+|Space|Esc|Enter|Tab|Home|End|Left|Right|Up|Down|PgUp|PgDown"
     )
-    page = (PAGES / "window.md").read_text(encoding="utf-8")
+    page, tutorial = (
+        (PAGES / name).read_text(encoding="utf-8") for name in ("window.md", "tutorial/hotspot.md")
+    )
     named = set(re.findall(rf"`({keys})`", page))
     explained = ("view.search", "playback.play", "playback.peak", "playback.next")
     assert {action(name).key for name in explained} <= named
-    assert named <= {key for entry in (*ACTIONS, *VIEW_KEYS) for key in entry.keys}
+    assert named | set(re.findall(rf"`({keys})`", tutorial)) <= {
+        key for entry in (*ACTIONS, *VIEW_KEYS) for key in entry.keys
+    }
     rows = re.search(r"^\| key \| .*\n\|---.*\n((?:\|.*\n)+)", page, re.MULTILINE)
     assert rows, "the page has no table of keys"
     listed = {key for row in rows[1].splitlines() for key in re.findall(r"`([^`]+)`", row.split(" | ")[0])}

@@ -58,9 +58,9 @@ def play(desk: Desk, seconds: float) -> Iterator[Pause]:
     desk.hand.click(x + wide - 20, y + 12)  # beside the boxes: nothing is selected
     desk.hand.key("Home")
     yield Pause(0.3)
-    desk.hand.key("space")
+    desk.hand.command("playback.play")
     yield Pause(seconds)
-    desk.hand.key("space")
+    desk.hand.command("playback.play")
     yield Pause(0.3)
 
 
@@ -81,12 +81,12 @@ def zoom(desk: Desk, count: int) -> Iterator[Pause]:
             desk.hand.turn(notch)
             yield Pause(0.1, "curve")  # follows in any case
         if panel == "S":
-            desk.hand.key("v")
+            desk.hand.command("view.bands")
             yield Pause(0.5)
     x, y, wide, _ = desk.panel("graph")
     desk.hand.click(x + wide - 20, y + 12)
     for _ in range(4):
-        desk.hand.key("v")
+        desk.hand.command("view.bands")
     yield Pause(0.5)
 
 
@@ -110,7 +110,7 @@ def open_other(desk: Desk, name: str) -> Iterator[Pause]:
 
 
 def name_theme(desk: Desk, name: str) -> None:
-    desk.hand.key("ctrl+k")
+    desk.hand.command("view.search")
     desk.until(lambda: bool(desk.state["found"]), "the search is open")
     desk.type(f">theme: {name}")
     desk.until(lambda: len(desk.state["found"]) == 1, "one theme is found")

@@ -6,13 +6,17 @@ The X server itself makes the events, by its XTEST extension.
 from __future__ import annotations
 
 import ctypes
+import string
 import time
 from types import TracebackType
 
+from app.actions import action
 from tests.desk.screen import Screen
 
 _LEFT, _WHEEL_UP, _WHEEL_DOWN = 1, 4, 5
 _FINGER_S = 0.03
+_X_KEYS = {key: key.lower() for key in (*string.ascii_uppercase, "Space")}
+_X_KEYS |= {".": "period", ",": "comma", "/": "slash", "Esc": "Escape"}
 
 
 class Hand:
@@ -61,6 +65,11 @@ class Hand:
 
     def key(self, *keys: str) -> None:
         assert self._screen.run("xdotool", "key", *keys).returncode == 0
+
+    def command(self, name: str) -> None:
+        """Press the key of a command of the window."""
+        *held, key = action(name).key.split("+")
+        self.key("+".join([*map(str.lower, held), _X_KEYS.get(key, key)]))
 
     def type(self, text: str) -> None:
         assert self._screen.run("xdotool", "type", "--delay", "8", text).returncode == 0

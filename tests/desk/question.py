@@ -36,7 +36,7 @@ def ask(desk: Desk) -> dict[str, Any]:
     clicks += 1
     desk.until(lambda: HELPS in desk.state["places"], "the graph is on screen")
     passed("the graph is open")
-    desk.hand.key("p")
+    desk.hand.command("playback.peak")
     keys += 1
     desk.until(
         lambda: desk.state["memory"]["at_peak"] and desk.state["memory"]["rows"] > 0, "tensors are listed"

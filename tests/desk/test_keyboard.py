@@ -92,7 +92,7 @@ def test_open_budget_what_if_and_export_by_the_keyboard_alone(tmp_path: Path) ->
         press(desk, "ctrl+1")
         desk.hand.key("Right")
         desk.until(lambda: desk.state["selected"] >= 0, "an op is selected")
-        desk.hand.key("k")
+        desk.hand.command("edit.keep")
         desk.until(lambda: desk.state["constrained"], "its values are kept")
         desk.until(lambda: not desk.state["solving"] and desk.state["fit"] == "BEST", "it is solved")
         # Export, into a folder that is typed.
@@ -101,7 +101,7 @@ def test_open_budget_what_if_and_export_by_the_keyboard_alone(tmp_path: Path) ->
         desk.until(lambda: not desk.state["exporting"], "the export was cancelled")
         desk.hand.key("Escape")
         desk.until(lambda: not desk.state["dialog"], "the dialog is closed")
-        desk.hand.key("ctrl+z")
+        desk.hand.command("edit.undo")
         desk.until(lambda: not desk.state["constrained"], "the what-if is undone")
 
 
@@ -121,7 +121,8 @@ def test_a_models_file_becomes_an_exported_step_by_the_keyboard_alone(tmp_path: 
         desk.until(lambda: desk.state["fit"] == "BEST" and not desk.state["solving"], "it is solved")
         desk.still()
         press(desk, "ctrl+1")
-        desk.hand.key("Right", "k")
+        desk.hand.key("Right")
+        desk.hand.command("edit.keep")
         desk.until(lambda: desk.state["constrained"], "a value is kept")
         desk.until(lambda: desk.state["fit"] == "BEST" and not desk.state["solving"], "it is solved again")
         begin_export(desk, folder)
@@ -161,7 +162,7 @@ def test_a_figure_is_saved_by_the_keyboard_alone(tmp_path: Path) -> None:
     with Desk(find_graph("unet-b8.graph")) as desk:
         desk.until(lambda: desk.state["ranged"], "the graph is on screen")
         desk.still()
-        desk.hand.key("ctrl+k")
+        desk.hand.command("view.search")
         desk.until(lambda: bool(desk.state["found"]), "the search is open")
         desk.type(">figure for a paper")
         desk.until(lambda: len(desk.state["found"]) == 1, "one command is found")

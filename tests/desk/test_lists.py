@@ -46,18 +46,18 @@ def test_what_was_asked_for_is_listed_and_stays_on_screen(desk) -> None:
 
 
 def test_a_schedule_gets_a_name_and_loses_it_again(desk, mine) -> None:
-    desk.hand.key("F2")
+    desk.hand.command("schedule.rename")
     desk.still()
     desk.type("for the paper")
     desk.hand.key("Return")
     desk.until(lambda: "for the paper" in desk.state["listed"]["Mine"], "it has the name")
-    desk.hand.key("ctrl+z")
+    desk.hand.command("edit.undo")
     desk.until(lambda: desk.state["listed"]["Mine"] == mine, "the name is gone")
 
 
 def test_a_search_leads_to_its_op(desk) -> None:
     graph = read_graph(find_graph("unet-b8.graph"))
-    desk.hand.key("ctrl+k")
+    desk.hand.command("view.search")
     desk.until(lambda: bool(desk.state["found"]), "the search is open")
     desk.type("batchnorm down2a phase:forward")
     desk.until(lambda: len(desk.state["found"]) == 1, "one op is found")

@@ -171,7 +171,7 @@ def command_button(name: str, run: Callable[[], object] | None = None, text: str
 
 class ButtonKeys(QObject):
     """An event filter with which the space bar and Enter press buttons. They press the button in ``window``
-    that has the focus. The space bar does so in place of playing the step: Qt asks a widget, and then those
+    that has the focus. The space bar does so in place of its own command: Qt asks a widget, and then those
     around it, whether a key is for it or for a command. Enter comes here if the button leaves it, as all but
     those of dialogs do; a key that is held presses once."""
 
