@@ -48,6 +48,28 @@ def test_masks_on_predictions_reach_the_metrics() -> None:
     assert found[1] == pytest.approx(found[0], rel=1e-4)
 
 
+def test_a_loss_whose_conditions_call_functions_by_their_names() -> None:
+    """Check CTC: TensorFlow writes its branches as ops that have a function's name as their type."""
+    x = np.random.default_rng(0).random((32, 64, 24), np.float32)
+    y = np.random.default_rng(1).integers(1, 29, (32, 8))
+    found = []
+    for planned in (False, True):
+        keras.utils.set_random_seed(2)
+        model = keras.Sequential(
+            [
+                keras.Input((64, 24)),
+                *(layers.Dense(128, activation="relu") for _ in range(4)),
+                layers.Dense(30),
+            ]
+        )
+        model.compile("sgd", keras.losses.CTC())
+        if planned:
+            within(model, "70%")
+        found.append([model.train_on_batch(x, y) for _ in range(2)])
+        assert not planned or recomputations(model) > 0
+    assert found[1] == found[0]
+
+
 def test_inputs_and_outputs_by_name() -> None:
     images = np.random.default_rng(0).random((16, 32, 32, 3), dtype=np.float32)
     found = []

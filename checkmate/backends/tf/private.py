@@ -71,9 +71,10 @@ def create_op(
     any_shape: bool = False,
     turned: Iterable[str] = (),
 ) -> tf.Operation:
-    """Copy ``original`` into ``graph`` with other inputs, to run after ``control_inputs``. ``preserved``:
-    graph rewriting must leave the op as it is. ``any_shape``: it assigns a variable, whatever shape that has
-    then. ``turned``: boolean attributes that are the other way round in the copy."""
+    """Copy ``original`` into ``graph`` with other inputs, to run after ``control_inputs``. An ``IdentityN``
+    may be copied for one of its tensors. ``preserved``: graph rewriting must leave the op as it is.
+    ``any_shape``: it assigns a variable, whatever shape that has then. ``turned``: boolean attributes that
+    are the other way round in the copy."""
     attributes = _attributes(original)
     if any_shape:
         attributes["validate_shape"] = AttrValue(b=False)
@@ -81,8 +82,11 @@ def create_op(
         attributes[flag] = AttrValue(b=not attributes[flag].b)
     if preserved:
         attributes[_PRESERVED] = AttrValue(b=True)
-    dtypes = [output.dtype for output in original.outputs]
-    return _created(graph, original.type, inputs, control_inputs, name, dtypes, attributes)
+    kind, dtypes = original.type, [output.dtype for output in original.outputs]
+    if kind == "IdentityN" and len(inputs) < len(dtypes):
+        kind, dtypes = "Identity", [inputs[0].dtype]
+        attributes = {"T": AttrValue(type=inputs[0].dtype.as_datatype_enum)}
+    return _created(graph, kind, inputs, control_inputs, name, dtypes, attributes)
 
 
 def create_loop(
@@ -246,20 +250,21 @@ def function_body(graph: Any, name: str) -> Any:
     if found is None:
         return None
     traced = getattr(found, "graph", None)
-    return _from_definition(found) if traced is None else traced
+    return _from_definition(graph, found) if traced is None else traced
 
 
 def called_body(graph: Any, name: str, inputs: int, outputs: int) -> Any:
     """Return ``function_body`` as it was called: a gradient may have added outputs to it since."""
     body = function_body(graph, name)
     if body is not None and (len(body.inputs), len(body.outputs)) != (inputs, outputs):
-        body = _from_definition(graph._functions[name])
+        body = _from_definition(graph, graph._functions[name])
     return body
 
 
-def _from_definition(function: Any) -> Any:
+def _from_definition(graph: Any, function: Any) -> Any:
     definition = getattr(function, "function_def", None) or function.cached_definition
-    return function_def_to_graph.function_def_to_graph(definition)
+    with graph.as_default():  # TensorFlow looks there for functions whose names are types of ops
+        return function_def_to_graph.function_def_to_graph(definition)
 
 
 def keep_shape(original: tf.Tensor, copy: tf.Tensor) -> None:

@@ -77,11 +77,17 @@ class Copies:
         return [self._tensor(tensor) for tensor in self.structure.ops[index].inputs]
 
     def _controls(self, index: int) -> list[tf.Operation]:
-        return [
-            self._operation(control)
-            for control in self.structure.ops[index].control_inputs
-            if self.structure.kinds[self.structure.index[control.name]] is not OpKind.DEAD
-        ]
+        found: list[tf.Operation] = []
+        for control in self.structure.ops[index].control_inputs:
+            number = self.structure.index[control.name]
+            if self.structure.kinds[number] is OpKind.VIEW:
+                # A copy of the view could hold what it looks at for longer than the schedule does.
+                made = sorted(self.structure.made_for_view(number))
+                found += [self._operation(self.structure.ops[each]) for each in made]
+                found += self._controls(number)
+            elif self.structure.kinds[number] is not OpKind.DEAD:
+                found.append(self._operation(control))
+        return found
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
         tensor = source(tensor)
@@ -90,6 +96,8 @@ class Copies:
         index = self.structure.index[tensor.op.name]
         if self.structure.kinds[index] is OpKind.FIXED and tensor.op.type in SHAPE_TYPES:
             return self._static_shape(index, tensor)
+        if self.structure.kinds[index] is OpKind.VIEW and tensor.op.type == "IdentityN":
+            return self._view(index, [self._tensor(tensor.op.inputs[tensor.value_index])]).outputs[0]
         return self._operation(tensor.op).outputs[tensor.value_index]
 
     def _operation(self, original: tf.Operation) -> tf.Operation:
@@ -100,14 +108,16 @@ class Copies:
                 raise ExportError(f"the schedule reads {original.name!r} before it is computed")
             return self.current[index]
         if kind is OpKind.VIEW:
-            inputs = self._inputs(index)
-            key = index, tuple(tensor.name for tensor in inputs)
-            if key not in self.views:
-                self.views[key] = self._copy_light(index, inputs, self._controls(index))
-            return self.views[key]
+            return self._view(index, self._inputs(index))
         if index not in self.copied_once:
             self._copy_once(index)
         return self.copied_once[index]
+
+    def _view(self, index: int, inputs: Sequence[tf.Tensor]) -> tf.Operation:
+        key = index, tuple(tensor.name for tensor in inputs)
+        if key not in self.views:
+            self.views[key] = self._copy_light(index, inputs, self._controls(index))
+        return self.views[key]
 
     def _copy_once(self, index: int) -> None:
         # What it needs is copied in the order of the trace; a chain may be thousands of ops long.
@@ -132,10 +142,20 @@ class Copies:
             if known or kind in (OpKind.HEAVY, OpKind.DEAD) or op.type == "Placeholder":
                 continue
             if kind is not OpKind.FIXED or op.type not in SHAPE_TYPES:
-                stack.extend(source(tensor).op for tensor in op.inputs)
-                stack.extend(op.control_inputs)
+                stack.extend(self._read_by(op))
             wanted.add(number)
         return sorted(wanted)
+
+    def _read_by(self, op: tf.Operation) -> Iterator[tf.Operation]:
+        yield from op.control_inputs
+        for tensor in map(source, op.inputs):
+            while tensor.op.type == "IdentityN" and self._is_view(tensor.op):
+                yield from tensor.op.control_inputs
+                tensor = source(tensor.op.inputs[tensor.value_index])
+            yield tensor.op
+
+    def _is_view(self, op: tf.Operation) -> bool:
+        return self.structure.kinds[self.structure.index[op.name]] is OpKind.VIEW
 
     def _light_stateful(self) -> Iterator[int]:
         for index, kind in enumerate(self.structure.kinds):

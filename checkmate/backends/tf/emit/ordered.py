@@ -142,7 +142,7 @@ class _Emitter(Copies):
             starts = one_by_one or not any(
                 tensor.op.name in inside for tensor in self._sources_within(member)
             )
-            controls = [self._operation(control) for control in original.control_inputs]
+            controls = self._controls(member)
             self.gated = not starts or self._follows_by_data(member)
             inputs = self._inputs(member)
             # Each input of a loop or a condition goes its own way inside; that one waits holds back no other.

@@ -103,8 +103,17 @@ class Structure:
             for control in op.control_inputs:
                 producer = self.index[control.name]
                 found |= {(producer, TOKEN)} if self.kinds[producer] is OpKind.HEAVY else needs[producer]
+                found |= {(made, TOKEN) for made in self.made_for_view(producer)}
             needs.append(frozenset(found))
         return tuple(needs)
+
+    def made_for_view(self, op: int) -> frozenset[int]:
+        """Return the heavy ops whose outputs the view ``op`` looks at; none where it is no view. What waits
+        for the view waits for them."""
+        if self.kinds[op] is not OpKind.VIEW:
+            return frozenset()
+        roots = map(self.root, self.ops[op].inputs)
+        return frozenset(root[0] for root in roots if root is not None)
 
     def inputs(self, op: int) -> list[Key]:
         """Return every heavy output that heavy ``op`` needs, direct ones first."""
