@@ -39,13 +39,6 @@ def of_text() -> tuple[Any, Any, Any]:
     return dense(inputs, body, 4), np.array(["a b c", "c a"] * 32), np.ones((64, 4), np.float32)
 
 
-def of_labels_without_places() -> tuple[Any, Any, Any]:
-    inputs = keras.Input((16, 8))
-    model = dense(inputs, inputs, 6, loss=keras.losses.CTC())
-    random = np.random.default_rng(0)
-    return model, random.random((64, 16, 8), np.float32), random.integers(1, 5, (64, 4))
-
-
 class Enlarged(layers.Layer):  # type: ignore[misc]
     """A transposed convolution and another, in ``tf.recompute_grad``."""
 
@@ -93,7 +86,6 @@ def recomputed_by_hand() -> tuple[Any, Any, Any]:
 PROGRAMS: tuple[tuple[Callable[[], tuple[Any, Any, Any]], type[CheckmateError], str], ...] = (
     (of_sparse_words, TraceError, "the batch holds a sparse tensor, whose size is not known"),
     (of_text, TraceError, "the batch holds text, which has no size to plan with"),
-    (of_labels_without_places, PlanningError, "RuntimeError: Op type not registered"),
 )
 
 
