@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.emit.ordered import ordered_step
+from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.xla.tied import tied_step
@@ -45,12 +46,9 @@ def test_every_order_is_emitted_and_computes_the_same(emit: Any) -> None:
     found = any_step(lambda *given: step(*layout.pack(given)[0]), ModelLike("step"), layout)
 
     def after(body: Any) -> list[np.ndarray]:
-        before = [kernel.numpy() for kernel in kernels]
-        loss = tf.function(body, autograph=False)(*tensors)
-        values = [np.asarray(loss), *(kernel.numpy() for kernel in kernels)]
-        for kernel, value in zip(kernels, before, strict=True):
-            kernel.assign(value)
-        return values
+        with restored(kernels):
+            loss = tf.function(body, autograph=False)(*tensors)
+            return [np.asarray(loss), *(kernel.numpy() for kernel in kernels)]
 
     plain = after(lambda *given: step(*layout.pack(given)[0]))
     for seed in range(8):

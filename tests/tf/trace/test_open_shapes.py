@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.emit.ordered import ordered_step
+from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.sizes import most_elements, tensor_bytes
@@ -54,12 +55,9 @@ def test_a_schedule_of_a_step_with_masks_computes_the_same() -> None:
     emit = ordered_step(found.folded, schedule)
 
     def after(body: Any) -> list[np.ndarray]:
-        before = [kernel.numpy() for kernel in kernels]
-        loss = tf.function(body, autograph=False)(*tensors)
-        values = [np.asarray(loss), *(kernel.numpy() for kernel in kernels)]
-        for kernel, value in zip(kernels, before, strict=True):
-            kernel.assign(value)
-        return values
+        with restored(kernels):
+            loss = tf.function(body, autograph=False)(*tensors)
+            return [np.asarray(loss), *(kernel.numpy() for kernel in kernels)]
 
     plain = after(lambda *given: step(*layout.pack(given)[0]))
     scheduled = after(lambda *given: emit(*given).predictions[0])
