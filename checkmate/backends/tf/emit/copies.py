@@ -17,10 +17,9 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.dataflow import Structure
-from checkmate.backends.tf.trace.op_kinds import SHAPE_TYPES, OpKind
+from checkmate.backends.tf.trace.op_kinds import OpKind
 from checkmate.backends.tf.trace.replica import this_replica
 from checkmate.backends.tf.trace.walks import source
-from checkmate.errors import ExportError
 
 
 @dataclass(frozen=True)
@@ -77,24 +76,14 @@ class Copies:
         return [self._tensor(tensor) for tensor in self.structure.ops[index].inputs]
 
     def _controls(self, index: int) -> list[tf.Operation]:
-        found: list[tf.Operation] = []
-        for control in self.structure.ops[index].control_inputs:
-            number = self.structure.index[control.name]
-            if self.structure.kinds[number] is OpKind.VIEW:
-                # A copy of the view could hold what it looks at for longer than the schedule does.
-                made = sorted(self.structure.made_for_view(number))
-                found += [self._operation(self.structure.ops[each]) for each in made]
-                found += self._controls(number)
-            elif self.structure.kinds[number] is not OpKind.DEAD:
-                found.append(self._operation(control))
-        return found
+        return [self._operation(self.structure.ops[each]) for each in self.structure.waits_for(index)]
 
     def _tensor(self, tensor: tf.Tensor) -> tf.Tensor:
         tensor = source(tensor)
         if tensor.op.type == "Placeholder":
             return self._placeholder(tensor)
         index = self.structure.index[tensor.op.name]
-        if self.structure.kinds[index] is OpKind.FIXED and tensor.op.type in SHAPE_TYPES:
+        if self.structure.tells_shape(index):
             return self._static_shape(index, tensor)
         if self.structure.kinds[index] is OpKind.VIEW and tensor.op.type == "IdentityN":
             return self._view(index, [self._tensor(tensor.op.inputs[tensor.value_index])]).outputs[0]
@@ -104,9 +93,7 @@ class Copies:
         index = self.structure.index[original.name]
         kind = self.structure.kinds[index]
         if kind is OpKind.HEAVY:
-            if index not in self.current:
-                raise ExportError(f"the schedule reads {original.name!r} before it is computed")
-            return self.current[index]
+            return self.current[index]  # a FoldedStep's nodes read all that their ops need
         if kind is OpKind.VIEW:
             return self._view(index, self._inputs(index))
         if index not in self.copied_once:
@@ -122,40 +109,23 @@ class Copies:
     def _copy_once(self, index: int) -> None:
         # What it needs is copied in the order of the trace; a chain may be thousands of ops long.
         for number in self._not_copied(index):
-            op = self.structure.ops[number]
-            kind = self.structure.kinds[number]
             # The shape of what has an open one is computed, as it is in the trace.
-            static = kind is OpKind.FIXED and op.type in SHAPE_TYPES
-            if kind is not OpKind.VIEW and not static:
+            if self.structure.kinds[number] is not OpKind.VIEW and not self.structure.tells_shape(number):
                 self.copied_once[number] = self._copy_light(
                     number, self._inputs(number), self._controls(number)
                 )
 
     def _not_copied(self, index: int) -> list[int]:
         wanted: set[int] = set()
-        stack = [self.structure.ops[index]]
+        stack = [index]
         while stack:
-            op = stack.pop()
-            number = self.structure.index[op.name]
-            kind = self.structure.kinds[number]
+            number = stack.pop()
             known = number in wanted or number in self.copied_once
-            if known or kind in (OpKind.HEAVY, OpKind.DEAD) or op.type == "Placeholder":
-                continue
-            if kind is not OpKind.FIXED or op.type not in SHAPE_TYPES:
-                stack.extend(self._read_by(op))
-            wanted.add(number)
+            heavy = self.structure.kinds[number] is OpKind.HEAVY
+            if not known and not heavy and self.structure.ops[number].type != "Placeholder":
+                wanted.add(number)
+                stack += [*self.structure.reads(number), *self.structure.waits_for(number)]
         return sorted(wanted)
-
-    def _read_by(self, op: tf.Operation) -> Iterator[tf.Operation]:
-        yield from op.control_inputs
-        for tensor in map(source, op.inputs):
-            while tensor.op.type == "IdentityN" and self._is_view(tensor.op):
-                yield from tensor.op.control_inputs
-                tensor = source(tensor.op.inputs[tensor.value_index])
-            yield tensor.op
-
-    def _is_view(self, op: tf.Operation) -> bool:
-        return self.structure.kinds[self.structure.index[op.name]] is OpKind.VIEW
 
     def _light_stateful(self) -> Iterator[int]:
         for index, kind in enumerate(self.structure.kinds):
@@ -204,7 +174,8 @@ def constant_ops(structure: Structure) -> frozenset[int]:
     for index, op in enumerate(structure.ops):
         sources = [structure.index[source(tensor).op.name] for tensor in op.inputs]
         computed = bool(sources) and all(each in found for each in sources) and not private.is_stateful(op)
-        if op.type == "Const" or _is_shape(structure, index) or computed:
+        # An op that tells a known shape is a constant, no matter which tensor's.
+        if op.type == "Const" or structure.tells_shape(index) or computed:
             found.add(index)
     return frozenset(found)
 
@@ -241,7 +212,7 @@ def value_of_constant(structure: Structure, tensor: tf.Tensor) -> np.ndarray:
         made: dict[str, tf.Operation] = {}
         for index in sorted(_needed(structure, tensor)):
             original = structure.ops[index]
-            if _is_shape(structure, index):
+            if structure.tells_shape(index):
                 shapes = [
                     tf.constant(static_shape(original, n), t.dtype) for n, t in enumerate(original.outputs)
                 ]
@@ -265,14 +236,9 @@ def _needed(structure: Structure, tensor: tf.Tensor) -> set[int]:
         index = structure.index[op.name]
         if index not in found:
             found.add(index)
-            if not _is_shape(structure, index):
+            if not structure.tells_shape(index):
                 stack.extend(source(read).op for read in op.inputs)
     return found
-
-
-def _is_shape(structure: Structure, index: int) -> bool:
-    # An op that tells a known shape is a constant, no matter which tensor's.
-    return structure.kinds[index] is OpKind.FIXED and structure.ops[index].type in SHAPE_TYPES
 
 
 def static_shape(op: tf.Operation, number: int) -> int | list[int]:

@@ -30,7 +30,7 @@ from checkmate.backends.tf.trace.op_kinds import (
 )
 from checkmate.backends.tf.trace.split_loops import with_split_loops
 from checkmate.backends.tf.trace.trace import TracedStep
-from checkmate.errors import OnlySmallTensorsError
+from checkmate.errors import OnlySmallTensorsError, TraceError
 from checkmate.ir import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 
 
@@ -44,6 +44,15 @@ class FoldedStep:
     values: tuple[Key, ...]
     graph: Graph
 
+    def __post_init__(self) -> None:
+        for members, op in zip(self.nodes, self.graph.ops, strict=True):
+            computed = {made for value in op.inputs for made in self.nodes[self.graph.producer[value]]}
+            for member in members:
+                missing = self.structure.computed_before[member] - computed
+                if missing:
+                    raise _not_in_order(self.structure, member, min(missing))
+                computed.add(member)
+
     @property
     def traced(self) -> TracedStep:
         return self.structure.traced
@@ -51,6 +60,15 @@ class FoldedStep:
     @cached_property
     def node_of(self) -> dict[int, int]:
         return {op: node for node, members in enumerate(self.nodes) for op in members}
+
+
+def _not_in_order(structure: Structure, op: int, missing: int) -> TraceError:
+    ops, name = structure.ops, structure.traced.loaded.name
+    return TraceError(
+        f"in the training step of {name!r} {ops[op].name!r} needs {ops[missing].name!r} "
+        "in a way that no schedule would keep",
+        hint="please report the step: this is a fault of checkmate",
+    )
 
 
 def fold(

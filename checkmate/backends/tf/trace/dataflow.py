@@ -100,12 +100,48 @@ class Structure:
                     found |= needs[producer]
                 if self.kinds[i] is OpKind.LIGHT and (root := self.root(tensor)) is not None:
                     found.add(root)
-            for control in op.control_inputs:
-                producer = self.index[control.name]
+            for producer in self.waits_for(i):
                 found |= {(producer, TOKEN)} if self.kinds[producer] is OpKind.HEAVY else needs[producer]
-                found |= {(made, TOKEN) for made in self.made_for_view(producer)}
             needs.append(frozenset(found))
         return tuple(needs)
+
+    def reads(self, op: int) -> Iterator[int]:
+        """Yield the ops, views among them, whose copies the copy of ``op`` reads."""
+        for tensor in () if self.tells_shape(op) else self.ops[op].inputs:
+            behind = source(tensor)
+            while (
+                behind.op.type == "IdentityN"
+                and self.kinds[number := self.index[behind.op.name]] is OpKind.VIEW
+            ):
+                yield from self.waits_for(number)  # such a view is copied tensor by tensor
+                behind = source(behind.op.inputs[behind.value_index])
+            yield self.index[behind.op.name]
+
+    def waits_for(self, op: int) -> Iterator[int]:
+        """Yield the ops whose copies the copy of ``op`` waits for without reading them. A copy of a view
+        could hold what it looks at for longer than the schedule does; so what made that is waited for."""
+        for control in self.ops[op].control_inputs:
+            number = self.index[control.name]
+            kind = self.kinds[number]
+            if kind is OpKind.VIEW or self.tells_shape(number):
+                yield from sorted(self.made_for_view(number))
+                yield from self.waits_for(number)
+            elif kind is not OpKind.DEAD and control.type != "Placeholder":
+                yield number
+
+    def tells_shape(self, op: int) -> bool:
+        """Return whether ``op`` tells a shape that is known, so that its copy is a constant."""
+        return self.kinds[op] is OpKind.FIXED and self.ops[op].type in SHAPE_TYPES
+
+    @cached_property
+    def computed_before(self) -> tuple[frozenset[int], ...]:
+        """Per op the heavy ops that are read or waited for where it is copied, through other ops too."""
+        found: list[frozenset[int]] = []
+        for op in range(len(self.ops)):
+            before = {*self.reads(op), *self.waits_for(op)}
+            heavy = {each for each in before if self.kinds[each] is OpKind.HEAVY}
+            found.append(frozenset(heavy).union(*(found[each] for each in before - heavy)))
+        return tuple(found)
 
     def made_for_view(self, op: int) -> frozenset[int]:
         """Return the heavy ops whose outputs the view ``op`` looks at; none where it is no view. What waits

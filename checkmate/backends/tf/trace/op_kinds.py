@@ -30,11 +30,11 @@ class OpKind(Enum):
 
 
 HANDLES = (tf.resource, tf.variant)  # dtypes of variables, and of lists of tensors
-FIXED_TYPES = frozenset({"Placeholder", "Const", "PlaceholderWithDefault"})
+FIXED_TYPES = frozenset({"Placeholder", "Const"})
 VIEW_TYPES = frozenset(
     {
         "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient",
-        "CheckNumerics", "Bitcast",
+        "CheckNumerics", "Bitcast", "PlaceholderWithDefault",
     }
 )  # fmt: skip
 SHAPE_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})

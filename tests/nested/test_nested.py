@@ -1,0 +1,64 @@
+"""Test that steps of nested functions, loops and branches compute the same by every schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from random import Random
+
+import pytest
+
+from checkmate.backends.tf.environment import EXACT
+from checkmate.errors import TraceError
+from tests.nested.hold import HELD, LAYER, PLAIN, PlainStep, outcome
+from tests.nested.programs import Part, parsed, random_program
+from tests.programs import run_python
+from tests.quick_start import QUICK
+
+
+def test_a_program_is_read_as_it_is_written() -> None:
+    for seed in range(50):
+        program = random_program(Random(seed))
+        assert parsed(str(program)) == program
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist")
+@pytest.mark.parametrize(
+    ("program", "kind"),
+    [
+        pytest.param("residual0(effect6)", PLAIN, id="a default that is computed"),
+        pytest.param("then0(scaled0, waiting1)", PLAIN, id="what waits for an argument"),
+        pytest.param("then0(scaled0, waiting0)", LAYER, id="what waits for a shape"),
+        pytest.param("scan0(cond0(dense0, custom0(act0)))", LAYER, id="three deep"),
+    ],
+)
+def test_what_once_broke_holds(program: str, kind: str) -> None:
+    assert outcome(parsed(program), kind) == HELD
+
+
+def test_a_step_whose_nodes_do_not_read_what_they_need_is_refused_at_folding() -> None:
+    folded = PlainStep(Part("dense", 0)).traced()[0].folded
+    reader = next(i for i, op in enumerate(folded.graph.ops) if op.inputs)
+    ops = list(folded.graph.ops)
+    ops[reader] = dataclasses.replace(ops[reader], inputs=(), takes_over=())
+    with pytest.raises(
+        TraceError, match=r"in the training step of 'step' .* needs .* no schedule would keep"
+    ):
+        dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, ops=tuple(ops)))
+
+
+def tried(first: int, count: int) -> dict[str, int]:
+    said = run_python("-m", "tests.nested", first, count, **EXACT, **QUICK).stdout.splitlines()[-1]
+    return {what: int(number) for number, what in re.findall(r"(\d+) ([a-z ]+)", said)}
+
+
+@pytest.mark.heavy
+@pytest.mark.whole
+def test_ten_programs() -> None:
+    assert tried(0, 10)[HELD] >= 5
+
+
+@pytest.mark.long
+def test_hundreds_of_programs() -> None:
+    found = tried(1000, 300)
+    assert sum(found.values()) == 300 and found[HELD] >= 150
