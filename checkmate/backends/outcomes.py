@@ -15,6 +15,11 @@ import numpy as np
 
 from checkmate.ir import CostUnit, Graph
 
+TAKEN_OUT = (
+    "the step's own recomputation (tf.recompute_grad, jax.checkpoint, keras.remat, keras.RematScope) is "
+    "taken out: what is recomputed is planned anew, and a share is of what the step takes without it"
+)
+
 # A gradient that is zero on paper (a bias before BatchNorm) is rounding noise. Its error is relative to this
 # share of the norm of all gradients; else it would always look like 100 %.
 _NEGLIGIBLE = 1e-4

@@ -93,6 +93,8 @@ class CompiledSteps:
         except OnlySmallTensorsError:
             sentence = f"{layout.describe()}: nothing big enough to recompute; XLA compiles it as it is"
             return CompiledPlan(layout, None, None, sentence)
+        for note in step.folded.traced.notes if not self.plans else ():
+            self.request.tell(note)
         report(Progress("compile", message="compiling the plain step with XLA"))
         step = step.with_folded(replace(step.folded, graph=costs_for_xla(step.folded)))
         compiled = _LiveXla(self, step)
@@ -132,9 +134,10 @@ class CompiledSteps:
         self, layout: BatchLayout, step: LiveStep | None, schedule: Schedule | None, tied: WaitPolicy
     ) -> Callable[..., Any]:
         def train(*tensors: tf.Tensor) -> Any:
-            if step is None or schedule is None:
+            chosen = schedule if schedule is not None or step is None else step.unscheduled
+            if step is None or chosen is None:
                 return self._subject.plainly(layout, tensors)
-            found, _ = step.run(schedule, tensors, emit=partial(tied_step, tied=tied))
+            found, _ = step.run(chosen, tensors, emit=partial(tied_step, tied=tied))
             return self._subject.finish(step, layout, tensors, found)
 
         return train

@@ -96,6 +96,8 @@ class JaxPlanner:
         if not self.plans and (lost := lost_gpu()):
             request.tell(lost)
         begun = self._begun(args, report)
+        for note in begun.traced.notes if not self.plans else ():
+            request.tell(note)
         step = JaxCompilation(begun, self._name, alone=alone)
         search = CompiledSearch(step, request.solver_for(report), request)
         fit = search.fit(_budget_bytes(request, begun.plain))

@@ -69,6 +69,10 @@ class StepPlan:
     came_bytes: int = 0
 
     @property
+    def keeps_all(self) -> bool:
+        return self.step is None or self.schedule is None or len(self.schedule.steps) == self.step.graph.n
+
+    @property
     def steps(self) -> tuple[int, ...] | None:
         return None if self.schedule is None else tuple(self.schedule.steps.tolist())
 

@@ -276,7 +276,7 @@ class Planner:
         plan, share = self.planned(layout), self.request.budget.share
         if plan is None:
             return self.allowed_bytes
-        all_given = plan.schedule is None and share is not None and share >= 1
+        all_given = plan.keeps_all and share is not None and share >= 1
         if plan.over_bytes or all_given or self.allowed_bytes is None:
             return None
         return self.allowed_bytes + plan.came_bytes
@@ -320,6 +320,8 @@ class Planner:
         except OnlySmallTensorsError:
             sentence = f"{layout.describe()}: nothing big enough to recompute; it trains as before"
             return StepPlan(layout, None, None, 0, sentence)
+        for note in step.folded.traced.notes if not self.plans else ():
+            self.request.tell(note)
         gc.collect()  # what nobody uses any longer would count as held by others
         small_chunks = SmallChunks(step.folded.structure)
         trials, kept, plan = self._trials(step, tensors, report), self._memory.of(step), None
@@ -438,7 +440,7 @@ class Planner:
             )
             state.plan = dataclasses.replace(
                 plan,
-                schedule=None,
+                schedule=None if plan.step is None else plan.step.unscheduled,
                 peak_bytes=peak,
                 over_bytes=0,
                 small_chunks=None,

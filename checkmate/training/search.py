@@ -85,7 +85,12 @@ class PlanSearch:
             tried = self.trials.run_plain(", which should fit")
         if tried is not None and tried.peak_bytes > self.allowed:
             return self._nothing_to_save(tried)
-        return None if tried is None else self.plan_of(tried, "it fits, and trains as before")
+        return None if tried is None else self.plan_of(tried, self._as_it_is)
+
+    @property
+    def _as_it_is(self) -> str:
+        before = self.trials.step.unscheduled is None
+        return f"it fits, and trains {'as before' if before else 'without recomputation'}"
 
     def _nothing_to_save(self, plain: TriedStep) -> StepPlan | None:
         """Return the plain plan over the budget, if no schedule requests less."""
@@ -119,7 +124,7 @@ class PlanSearch:
         if self.trials.everything * self.trials.rate <= self.room:  # as far as is known now
             plain = self.trials.run_plain(", which may fit")
             if plain is not None and plain.peak_bytes <= self.allowed:
-                return self.plan_of(plain, "it fits, and trains as before")
+                return self.plan_of(plain, self._as_it_is)
         return None
 
     def corrections(self) -> Generator[SolveRequest, SolveResult, None]:
@@ -277,7 +282,7 @@ class PlanSearch:
         return StepPlan(
             trials.step.layout,
             trials.step,
-            None if tried.schedule is None else tried.on(trials.step.graph),
+            trials.step.unscheduled if tried.schedule is None else tried.on(trials.step.graph),
             tried.peak_bytes,
             sentence,
             over,

@@ -5,6 +5,8 @@ XLA's own bytes keep it, and the step computes the same.
 
 from __future__ import annotations
 
+import functools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +23,23 @@ from checkmate.backends.jax.compiled import memory_of
 from checkmate.backends.jax.compiler import JaxCompilation
 from checkmate.backends.jax.step import begin
 from checkmate.backends.jax.ways import holds_order, usual_ways, ways_on
+from checkmate.backends.outcomes import TAKEN_OUT
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from checkmate.errors import InfeasibleError, NoScheduleError, PlanningError, TraceError, UsageError
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import format_bytes_up
 from tests.benchmarks.jax_networks import dense as dense_blocks
 from tests.benchmarks.jax_networks import resnet
-from tests.jax.steps import copied, data, dense, dropout, largest_difference, scanned, weights
+from tests.jax.steps import (
+    copied,
+    data,
+    dense,
+    dropout,
+    largest_difference,
+    scanned,
+    updated,
+    weights,
+)
 
 QUICK: dict[str, Any] = {"options": SolveOptions(time_limit_s=1), "quiet": True}
 
@@ -93,6 +105,48 @@ def test_what_was_tried_as_it_runs_is_not_compiled_again(monkeypatch: pytest.Mon
     found = checkmate.jax.rematerialize(dense, "60%", of="temporary", example=args, **QUICK)
     assert len(compiled) == len(set(map(id, compiled))) == found.report.compilations - 1
     assert largest_difference(found(*args), jax.jit(dense)(*args)) <= 1e-6
+
+
+def wrapped(params: Any, x: Any, y: Any, *, remat: bool = True) -> Any:
+    """Train layers that are each in ``jax.checkpoint``, behind a call."""
+    layer = lambda h, w: jnp.tanh(jnp.tanh(h @ w) @ w)  # noqa: E731
+    layer = jax.checkpoint(layer) if remat else layer
+    loss = jax.jit(lambda params: jnp.mean((functools.reduce(layer, params, x) - y) ** 2))
+    return updated(params, jax.grad(loss)(params))
+
+
+def test_the_plain_step_is_the_one_without_its_own_recomputation() -> None:
+    args = (weights(3), *data())
+    as_it_is = memory_of(jax.jit(wrapped).lower(*args).compile())
+    begun, without = (begin(partial(wrapped, remat=remat), args, (), None) for remat in (True, False))
+    assert [each.traced.taken_out for each in (begun, without)] == [True, False]
+    assert begun.plain == without.plain != as_it_is
+
+
+@pytest.mark.heavy
+def test_its_own_recomputation_is_planned_anew_and_that_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    args = args_of(dense)
+    found = checkmate.jax.rematerialize(wrapped, "60%", example=args, options=QUICK["options"])
+    assert found.report.recomputations > 0
+    notes = [line for line in capfd.readouterr().err.splitlines() if TAKEN_OUT in line]
+    assert notes == [f"checkmate: {TAKEN_OUT}"]
+    assert largest_difference(found(*args), jax.jit(wrapped)(*args)) <= 1e-6
+
+
+def test_what_a_loop_recomputes_stays() -> None:
+    begun = begin(scanned_anew, args_of(dense), (), None)
+    assert not begun.traced.taken_out
+    assert (
+        begun.plain.temporary == memory_of(jax.jit(scanned_anew).lower(*args_of(dense)).compile()).temporary
+    )
+
+
+def scanned_anew(params: Any, x: Any, y: Any) -> Any:
+    def loss(params: Any) -> Any:
+        body = jax.checkpoint(lambda h, w: (jnp.tanh(jnp.tanh(h @ w) @ w), None))
+        return jnp.mean((jax.lax.scan(body, x, jnp.stack(params))[0] - y) ** 2)
+
+    return updated(params, jax.grad(loss)(params))
 
 
 def test_the_first_call_of_a_plan_waits_for_its_results(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras import layers
 
 import checkmate
+from checkmate.backends.outcomes import TAKEN_OUT
 from checkmate.backends.tf.live.trace import KerasStep
 from checkmate.errors import CheckmateError, PlanningError, TraceError
 from tests.tf.rematerialized import FAST, conv_model, data, plans, recomputations, within
@@ -130,7 +131,17 @@ def test_a_program_that_cannot_be_planned_trains_as_before(
 def test_what_is_recomputed_by_hand_trains(capfd: pytest.CaptureFixture[str]) -> None:
     # With a schedule or without: that depends on the order of ops.
     assert trained(recomputed_by_hand, quiet=False) == pytest.approx(trained(recomputed_by_hand), rel=2e-2)
-    assert len(told(capfd)) == 1
+    note, line = told(capfd)
+    assert note == f"checkmate: {TAKEN_OUT}" and " recomputations, +" in line
+
+
+def test_it_trains_without_it_where_it_need_not_recompute() -> None:
+    keras.utils.set_random_seed(5)
+    model, x, y = recomputed_by_hand()
+    model = within(model, "1GiB")
+    model.fit(x, y, batch_size=16, verbose=0)
+    (plan,) = plans(model)
+    assert plan.schedule.recomputations == 0 and "trains without recomputation" in plan.sentence
 
 
 def conv() -> tuple[Any, Any, Any]:

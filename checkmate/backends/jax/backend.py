@@ -185,7 +185,7 @@ def _described(request: ModelRequest, loaded: LoadedStep, graph: Graph) -> Graph
     metadata: dict[str, Any] = {
         **graph.metadata,
         "request": plain.to_json(),
-        "notes": [*loaded.notes, _COUNTED],
+        "notes": [*loaded.notes, *graph.origin.notes, _COUNTED],
     }
     if (facts := file_facts(request.model)) is not None:
         metadata["model_file"] = facts

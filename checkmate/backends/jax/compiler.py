@@ -81,6 +81,7 @@ class JaxCompilation(Compilation[Way, Trial]):
             "jax": jax.__version__,
             "jax_equations": len(self.program.equations),
             "target": Target.XLA.value,
+            "notes": self.begun.traced.notes,
         }
         return replace(graph, metadata=origin)
 

@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 Atom: TypeAlias = int | Literal  # a value's number, or a constant
 
 # Calls whose body is inlined, and the parameter that holds it.
-_CALLS: Mapping[str, str] = {
+CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
@@ -160,7 +160,7 @@ def _joined(outer: str, inner: str) -> str:
 
 
 def _body_of(equation: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]] | None:
-    name = _CALLS.get(str(equation.primitive.name))
+    name = CALLS.get(str(equation.primitive.name))
     body = None if name is None else equation.params.get(name)
     if isinstance(body, ClosedJaxpr):
         jaxpr, consts = body.jaxpr, body.consts

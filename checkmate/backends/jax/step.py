@@ -11,8 +11,10 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 
 from checkmate.backends.jax.compiled import StepMemory, memory_of
+from checkmate.backends.jax.own_recomputation import without_recomputation
 from checkmate.backends.jax.program import shape_of
 from checkmate.backends.jax.report import JaxReport
+from checkmate.backends.outcomes import TAKEN_OUT
 from checkmate.backends.protocol import CompiledFit
 from checkmate.errors import NoScheduleError, NotCompiledError, TraceError, UsageError
 from checkmate.ir import Graph, SolveResult
@@ -24,13 +26,18 @@ from checkmate.units import format_bytes
 @dataclass(frozen=True, eq=False)
 class Traced:
     """A step as it was traced for one layout. ``donated`` are numbers of flat arguments. ``example``: the
-    arguments, with shapes for arrays.
+    arguments, with shapes for arrays. ``taken_out``: the step's own recomputation is not in it.
     """
 
     jaxpr: Any
     results: Any
     donated: tuple[int, ...]
     example: tuple[Any, ...]
+    taken_out: bool
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (TAKEN_OUT,) if self.taken_out else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +181,9 @@ def trace(
         ) from error
     found = _own_donation(jaxpr) if donated is None else _flat_numbers(args, static, donated)
     shapes = (arg if number in static else jax.tree.map(shape_of, arg) for number, arg in enumerate(args))
-    return Traced(jaxpr, jax.tree.structure(results), found, tuple(shapes))
+    freed = without_recomputation(jaxpr.jaxpr)
+    taken_out = freed is not jaxpr.jaxpr
+    return Traced(jaxpr.replace(jaxpr=freed), jax.tree.structure(results), found, tuple(shapes), taken_out)
 
 
 def dynamic_arguments(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:

@@ -91,7 +91,7 @@ class ExecutorStep(TfStep, MeteredStep):
 
     @property
     def origin_notes(self) -> tuple[str, ...]:
-        return *costs_note(self.graph), *doubts_note(self.graph), *self.folded.traced.loaded.notes
+        return *costs_note(self.graph), *doubts_note(self.graph), *self.folded.traced.notes
 
     def measurements(self, fitted: Fitted) -> Measurements:
         assert isinstance(fitted, Measured)

@@ -129,6 +129,18 @@ def _attributes(op: tf.Operation) -> dict[str, Any]:
     return attributes
 
 
+def attributes_of(op: tf.Operation) -> tuple[tuple[str, bytes], ...]:
+    """Return what distinguishes ``op`` from others of its type, in a form that can be compared."""
+    found = op.node_def.attr
+    kept = sorted(found.keys() - _DROPPED_ATTRIBUTES)
+    return tuple((key, found[key].SerializeToString(deterministic=True)) for key in kept)
+
+
+def read_instead(op: tf.Operation, number: int, tensor: tf.Tensor) -> None:
+    """Let ``op`` read ``tensor`` as its input of that number."""
+    op._update_input(number, tensor)
+
+
 def _created(
     graph: Any,
     kind: str,

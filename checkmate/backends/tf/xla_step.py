@@ -96,7 +96,7 @@ class XlaStep(TfStep, CompiledStep):
             f"compiled by XLA: {tried} compiled in {fit.compile_seconds:.0f} s",
             _costs_note(self.graph),
             *_tied_note(fit),
-            *self.folded.traced.loaded.notes,
+            *self.folded.traced.notes,
         )
         chosen = fit.chosen
         tied = WaitPolicy.RUNS if chosen is None else chosen.way

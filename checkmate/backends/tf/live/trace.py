@@ -75,6 +75,13 @@ class LiveStep(ABC):
         return self.folded.graph
 
     @property
+    def unscheduled(self) -> Schedule | None:
+        """What runs where nothing need be recomputed: the step as it is, or where that recomputes by itself,
+        the schedule that keeps everything.
+        """
+        return self.everything if self.folded.traced.taken_out else None
+
+    @property
     @abstractmethod
     def distributed(self) -> bool:
         """Whether several replicas run the step."""

@@ -115,11 +115,11 @@ def trace_function(
         return outputs
 
     with explained(name):
-        concrete, whole_loops = concrete_step(traced, specs, for_xla=for_xla)
+        concrete, whole_loops, own = concrete_step(traced, specs, for_xla=for_xla)
     _require_one_device(concrete.graph, name)
     function = concrete
     if has_calls(concrete.graph):
-        function, *results[:2] = _without_calls(concrete, specs, name, for_xla)
+        function, own, *results[:2] = _without_calls(concrete, specs, name, for_xla)
     outputs, made, result, leaves, loss = results
     created = function.graph.get_operations()[:made]
     ops = tuple(created[i] for i in execution_order(created))
@@ -134,14 +134,15 @@ def trace_function(
         gradients={},
         held=private.captured_variables(concrete),
         whole_loops=whole_loops,
+        taken_out=own,
     )
     structure = tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
-    return step, Returned(structure, loss), concrete
+    return step, Returned(structure, loss), function if own else concrete
 
 
 def _without_calls(
     concrete: Any, specs: Sequence[tf.TensorSpec], name: str, for_xla: bool
-) -> tuple[Any, list[tf.Tensor], int]:
+) -> tuple[Any, bool, list[tf.Tensor], int]:
     found: list[Any] = []
 
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
@@ -150,8 +151,8 @@ def _without_calls(
         return outputs
 
     with explained(name):
-        function, _ = concrete_step(traced, specs, for_xla=False)
-    return function, found[0], found[1]
+        function, _, own = concrete_step(traced, specs, for_xla=False)
+    return function, own, found[0], found[1]
 
 
 def _count() -> int:

@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from checkmate.backends.outcomes import TAKEN_OUT
 from checkmate.backends.tf import private
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.trace.loops import is_loop
+from checkmate.backends.tf.trace.own_recomputation import fold_recomputation
 from checkmate.backends.tf.trace.walks import execution_order, needed
 from checkmate.errors import TraceError
 from checkmate.ir import Phase
@@ -39,7 +41,8 @@ class TracedStep:
     variable path → the tensors of its gradient (two for a sparse gradient: values and indices), in the order
     of the trainable variables. ``held``: the variables, where the function itself does not know them all.
     ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as it was traced, where
-    the loops of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split."""
+    the loops of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split.
+    ``taken_out``: the user's own recomputation is not in it."""
 
     loaded: LoadedModel
     function: Any
@@ -52,6 +55,11 @@ class TracedStep:
     unplanned: Unplanned | None = None
     unsplit: Any = None
     whole_loops: bool = False
+    taken_out: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.loaded.notes, TAKEN_OUT) if self.taken_out else self.loaded.notes
 
     @property
     def graph(self) -> Any:
@@ -138,7 +146,7 @@ def trace_step(
         return outputs[0] if with_gradients else outputs[0][0]
 
     try:
-        concrete, whole_loops = concrete_step(traced, loaded.specs, for_xla=for_xla)
+        concrete, whole_loops, own = concrete_step(traced, loaded.specs, for_xla=for_xla)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
         raise TraceError(
             f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
@@ -159,6 +167,7 @@ def trace_step(
         predictions=tuple(predictions),
         gradients={path: tuple(g) for path, g in zip(paths, gradients, strict=True) if g},
         whole_loops=whole_loops,
+        taken_out=own,
     )
 
 
@@ -172,16 +181,24 @@ def _phase(index: int, borders: Mapping[str, int]) -> Phase:
 
 def concrete_step(
     body: Callable[..., Any], specs: Sequence[tf.TensorSpec], *, for_xla: bool
-) -> tuple[Any, bool]:
-    """Return the concrete function of ``body``, and whether XLA has its loops; their lists then have a known
-    length."""
-    concrete = tf.function(tracing_once(body), autograph=False).get_concrete_function(*specs)
+) -> tuple[Any, bool, bool]:
+    """Return the concrete function of ``body``, whether XLA has its loops (their lists then have a known
+    length), and whether recomputation of its own was taken out."""
+    taken_out = False
+
+    def traced(*tensors: tf.Tensor) -> Any:
+        nonlocal taken_out
+        found = body(*tensors)
+        taken_out = fold_recomputation(tf.compat.v1.get_default_graph().get_operations())
+        return found
+
+    concrete = tf.function(tracing_once(traced), autograph=False).get_concrete_function(*specs)
     whole_loops = for_xla and any(map(is_loop, concrete.graph.get_operations()))
     if whole_loops:
-        function = tf.function(tracing_once(body), autograph=False, jit_compile=True)
+        function = tf.function(tracing_once(traced), autograph=False, jit_compile=True)
         concrete = function.get_concrete_function(*specs)
     private.forget_custom_gradients(concrete.graph)
-    return concrete, whole_loops
+    return concrete, whole_loops, taken_out
 
 
 def tracing_once(body: Callable[..., Result]) -> Callable[..., Result]:

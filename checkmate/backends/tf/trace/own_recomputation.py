@@ -1,0 +1,121 @@
+"""Take the user's own recomputation out of a traced step, so that the solver decides what is recomputed.
+
+``tf.recompute_grad``, which ``keras.remat`` and ``keras.RematScope`` call, runs a function again in the
+backward pass. Its arguments are then sums with a zero that depends on the incoming gradient, so that
+TensorFlow does not compute them early. What is computed from such a sum as an earlier op computed it from the
+argument is that op's result, and its readers can read the earlier one. All else stays: random numbers that
+are drawn anew, reads of a variable that was written meanwhile, loops and branches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import tensorflow as tf
+
+from checkmate.backends.tf import private
+
+_PASSED_ON = frozenset({"Identity", "IdentityN"})
+
+
+def fold_recomputation(ops: Sequence[tf.Operation]) -> bool:
+    """Let what reads a recomputed tensor read the first one. ``ops`` are in the order of the trace. Return
+    whether any was recomputed."""
+    delayed = {op.name: zero for op in ops if (zero := _zero_of(op)) is not None}
+    if not delayed:
+        return False
+    firsts = _Firsts(delayed)
+    for op in ops:
+        firsts.take(op)
+    instead = {**firsts.of_recomputed(ops), **_beside(ops, firsts)}
+    for op in ops:
+        whole = any(private.called_functions(op))  # it may be a call that is recomputed: it goes on waiting
+        for number, tensor in enumerate(op.inputs):
+            if tensor.name in instead and not (whole and tensor.op.name in delayed):
+                private.read_instead(op, number, instead[tensor.name])
+    return bool(firsts.twins)
+
+
+def _zero_of(op: tf.Operation) -> str | None:
+    """Return the zero that ``op`` adds to wait for a gradient: ``where(a == a, 0., nan)``, maybe cast."""
+    if op.type != "AddV2":
+        return None
+    zero = op.inputs[1].op
+    chosen = zero.inputs[0].op if zero.type == "Cast" else zero
+    if chosen.type != "SelectV2" or chosen.inputs[0].op.type != "Equal":
+        return None
+    one, other = chosen.inputs[0].op.inputs
+    values = [tf.get_static_value(tensor) for tensor in chosen.inputs[1:]]
+    known = one is other and all(value is not None for value in values)
+    return str(chosen.name) if known and np.array_equal(values, [0, np.nan], equal_nan=True) else None
+
+
+def _beside(ops: Sequence[tf.Operation], firsts: _Firsts) -> dict[str, tf.Tensor]:
+    """Return what recomputed ops read beside the arguments, such as a cast of a variable, with what the first
+    ones read: a gradient may read it, too."""
+    order = {op.name: number for number, op in enumerate(ops)}
+    twins, found = dict(firsts.twins), dict[str, tf.Tensor]()
+    for op in reversed(ops):
+        if op.name not in twins:
+            continue
+        for tensor, first in zip(op.inputs, twins[op.name].inputs, strict=True):
+            if tensor.op.name in firsts.calls or order[tensor.op.name] <= order[first.op.name]:
+                continue
+            found[tensor.name] = first
+            if tensor.op.type == first.op.type:
+                twins.setdefault(tensor.op.name, first.op)
+    return found
+
+
+@dataclass(eq=False)
+class _Firsts:
+    """The first of all equal tensors. ``delayed``: by delayed sum the zero that it adds; each call that is
+    recomputed has one. ``calls``: by recomputed op the zeros of the calls that it is of. ``twins``: by
+    recomputed op the first one. All by name."""
+
+    delayed: Mapping[str, str]
+    calls: dict[str, frozenset[str]] = field(default_factory=dict)
+    twins: dict[str, tf.Operation] = field(default_factory=dict)
+    _first: dict[str, tf.Tensor] = field(default_factory=dict)
+    _known: dict[Hashable, tf.Operation] = field(default_factory=dict)
+    _writes: Counter[str] = field(default_factory=Counter)  # of each variable, so far
+    _taken: set[tuple[str, frozenset[str]]] = field(default_factory=set)
+
+    def of(self, tensor: tf.Tensor) -> tf.Tensor:
+        return self._first.get(tensor.name, tensor)
+
+    def of_recomputed(self, ops: Sequence[tf.Operation]) -> dict[str, tf.Tensor]:
+        return {t.name: self.of(t) for op in ops if op.name in self.calls for t in op.outputs}
+
+    def take(self, op: tf.Operation) -> None:
+        equal = [self.of(tensor) for tensor in op.inputs]
+        calls = frozenset[str]().union(*(self.calls.get(tensor.op.name, ()) for tensor in op.inputs))
+        if op.name in self.delayed:
+            equal, calls = equal[:1], calls | {self.delayed[op.name]}
+        elif op.type not in _PASSED_ON or op.control_inputs:
+            key = self._key(op, equal)
+            first = op if key is None else self._known.setdefault(key, op)
+            # A gradient may compute once more what the call computes. So it would without recomputation, too.
+            if first is op or (calls and (first.name, calls) in self._taken):
+                return
+            equal = list(first.outputs)
+            if calls:
+                self._taken.add((first.name, calls))
+                self.twins[op.name] = first
+        self._first.update(zip((tensor.name for tensor in op.outputs), equal, strict=True))
+        if calls:
+            self.calls[op.name] = calls
+
+    def _key(self, op: tf.Operation, inputs: Sequence[tf.Tensor]) -> Hashable | None:
+        """Return what equal ops have in common; None where it is not known."""
+        names = tuple(tensor.name for tensor in inputs)
+        if op.type == "ReadVariableOp":
+            return op.type, names, self._writes[names[0]], op.get_attr("dtype")
+        if private.is_stateful(op):
+            self._writes.update(tensor.name for tensor in inputs if tensor.dtype == tf.resource)
+        if private.is_stateful(op) or op.type == "Placeholder":
+            return None
+        waits = tuple(control.name for control in op.control_inputs)
+        return op.type, names, waits, op.device, private.attributes_of(op)
