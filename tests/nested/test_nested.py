@@ -10,7 +10,9 @@ import pytest
 
 from checkmate.backends.tf.environment import EXACT
 from checkmate.errors import TraceError
-from tests.nested.hold import HELD, LAYER, PLAIN, PlainStep, outcome
+from checkmate.ir import Phase
+from checkmate.planning.solving import keep_everything_peak, known_minimum
+from tests.nested.hold import HELD, LAYER, PLAIN, LayerStep, PlainStep, outcome
 from tests.nested.programs import Part, parsed, random_program
 from tests.programs import run_python
 from tests.quick_start import QUICK
@@ -45,6 +47,13 @@ def test_a_step_whose_nodes_do_not_read_what_they_need_is_refused_at_folding() -
         TraceError, match=r"in the training step of 'step' .* needs .* no schedule would keep"
     ):
         dataclasses.replace(folded, graph=dataclasses.replace(folded.graph, ops=tuple(ops)))
+
+
+def test_what_a_layer_calls_is_scheduled_op_by_op() -> None:
+    graph = LayerStep(parsed("call0(then0(dense0, dense1))")).traced()[0].graph
+    assert not any("PartitionedCall" in op.type for op in graph.ops)
+    assert all(op.recomputable for op in graph.ops if op.phase is Phase.FORWARD)
+    assert known_minimum(graph).bytes < keep_everything_peak(graph)
 
 
 def tried(first: int, count: int) -> dict[str, int]:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from networkx.utils import UnionFind
 
 from checkmate.backends.tf.devices import Kernels
+from checkmate.backends.tf.trace.calls import without_calls
 from checkmate.backends.tf.trace.clusters import clusters_of, ordered_clusters
 from checkmate.backends.tf.trace.dataflow import ARGMAX, TOKEN, Key, Structure, structure_of
 from checkmate.backends.tf.trace.layers import group_names
@@ -75,7 +76,7 @@ def fold(
     traced: TracedStep, kernels: Kernels, *, fixed: dict[str, int], device: Device, metadata: dict[str, Any]
 ) -> FoldedStep:
     """Return the graph of ``traced``, which follows the use of memory of ``kernels``, with costs of 0."""
-    traced = with_split_loops(traced)
+    traced = with_split_loops(without_calls(traced))
     structure = structure_of(traced, kernels)
     if not structure.heavy:
         raise OnlySmallTensorsError(

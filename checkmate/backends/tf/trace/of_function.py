@@ -19,6 +19,7 @@ from checkmate.backends.tf import private
 from checkmate.backends.tf.models.batch import distinct_names
 from checkmate.backends.tf.models.model import LoadedModel, ModelLike
 from checkmate.backends.tf.models.own_step import explained, naming
+from checkmate.backends.tf.trace.calls import called, without_calls
 from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, Unplanned, concrete_step
 from checkmate.backends.tf.trace.walks import execution_order
@@ -111,24 +112,23 @@ def trace_function(
         leaves = [-1 if leaf is None else next(numbers) for leaf in flat]
         loss = _loss_of(result, found)
         outputs = [tf.zeros(()) if loss is None else found[loss], *found]
-        results[:] = [outputs, _count(), result, leaves, loss]
+        # What comes later is TensorFlow's own: identities that make the outputs wait for the assignments.
+        made = len(tf.compat.v1.get_default_graph().get_operations())
+        results[:] = [outputs, made, result, leaves, loss]
         return outputs
 
     with explained(name):
         concrete, whole_loops, own = concrete_step(traced, specs, for_xla=for_xla)
     _require_one_device(concrete.graph, name)
-    function = concrete
-    if has_calls(concrete.graph):
-        function, own, *results[:2] = _without_calls(concrete, specs, name, for_xla)
     outputs, made, result, leaves, loss = results
-    created = function.graph.get_operations()[:made]
+    created = concrete.graph.get_operations()[:made]
     ops = tuple(created[i] for i in execution_order(created))
     require_repeatable(ops, name)
     step = TracedStep(
         loaded=LoadedModel(subject, name, batch_size, tuple(specs)),
-        function=function,
+        function=concrete,
         ops=ops,
-        phases=phases_of(ops),
+        phases=(Phase.FORWARD,) * len(ops),
         loss=outputs[0],
         predictions=tuple(outputs[1:]),
         gradients={},
@@ -136,28 +136,12 @@ def trace_function(
         whole_loops=whole_loops,
         taken_out=own,
     )
-    structure = tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
-    return step, Returned(structure, loss), function if own else concrete
-
-
-def _without_calls(
-    concrete: Any, specs: Sequence[tf.TensorSpec], name: str, for_xla: bool
-) -> tuple[Any, bool, list[tf.Tensor], int]:
-    found: list[Any] = []
-
-    def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        outputs = inlined(concrete, for_xla=for_xla)(*tensors)
-        found[:] = [outputs, _count()]
-        return outputs
-
     with explained(name):
-        function, _, own = concrete_step(traced, specs, for_xla=False)
-    return function, own, found[0], found[1]
-
-
-def _count() -> int:
-    # What comes later is TensorFlow's own: identities that make the outputs wait for the assignments.
-    return len(tf.compat.v1.get_default_graph().get_operations())
+        step = without_calls(step, for_xla=for_xla)
+    _require_no_calls(step.ops)
+    step = dataclasses.replace(step, phases=phases_of(step.ops))
+    structure = tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
+    return step, Returned(structure, loss), step.as_traced
 
 
 def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
@@ -190,6 +174,17 @@ def _require_one_device(graph: Any, name: str) -> None:
             "schedule is for one",
             hint="call checkmate.rematerialize_function on the function that each replica runs, inside "
             "strategy.scope(), and call what it returns in strategy.run",
+        )
+
+
+def _require_no_calls(ops: Sequence[tf.Operation]) -> None:
+    compiled = next(filter(None, map(called, ops)), None)
+    if compiled is not None:
+        raise JitCompiledError(
+            f"the step calls {compiled!r}, which is compiled with jit_compile=True; "
+            "a part that XLA compiles is not scheduled on TensorFlow's executor",
+            hint="make that function with jit_compile=False, or let XLA compile the whole step: "
+            'checkmate.rematerialize_function(step, budget, target="xla")',
         )
 
 
@@ -250,91 +245,3 @@ def _with_sources(ends: Iterable[int], sources: Sequence[Sequence[int]]) -> set[
             found.add(op)
             stack.extend(sources[op])
     return found
-
-
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-
-
-def has_calls(graph: Any) -> bool:
-    return any(op.type in _CALLS for op in graph.get_operations())
-
-
-def inlined(function: Any, *, for_xla: bool = False) -> Callable[..., list[tf.Tensor]]:
-    """Return the concrete ``function`` as a Python function of flat tensors without calls, to be traced. A
-    call is one op: nothing inside it could be scheduled. So the graph is copied op by op, with the body where
-    the call was, ordered as TensorFlow orders it. ``for_xla``: XLA compiles all of it, and so may compile a
-    part."""
-
-    def body(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        target = tf.compat.v1.get_default_graph()
-        given = private.given_inputs(function, target, tensors)
-        results, _ = _Inliner(target, for_xla).copied(function.graph, given, "", [])
-        return results
-
-    return body
-
-
-@dataclass(frozen=True, eq=False)
-class _Inliner:
-    target: Any
-    for_xla: bool
-
-    def copied(
-        self, body: Any, given: Sequence[tf.Tensor], prefix: str, before: Sequence[tf.Operation]
-    ) -> tuple[list[tf.Tensor], list[tf.Operation]]:
-        """Copy ``body``, side effects after ``before``; return its outputs and what ends it."""
-        private.copy_functions(body, self.target)
-        made = {inner.name: tensor for inner, tensor in zip(body.inputs, given, strict=True)}
-        ends: dict[str, list[tf.Operation]] = {inner.op.name: [] for inner in body.inputs}
-        effects: list[tf.Operation] = []
-        ops = body.get_operations()
-        for op in (ops[index] for index in execution_order(ops)):
-            if op.name in ends:
-                continue
-            controls = [each for control in op.control_inputs for each in ends[control.name]]
-            if private.is_stateful(op):
-                controls += before
-            if op.type in _CALLS:
-                ends[op.name] = self._called(body, op, made, controls, f"{prefix}{op.name}")
-            else:
-                ends[op.name] = [private.copy_op(self.target, op, made, controls, f"{prefix}{op.name}")]
-            if private.is_stateful(op):
-                effects += ends[op.name]
-        return [made[tensor.name] for tensor in body.outputs], effects
-
-    def _called(
-        self,
-        outer: Any,
-        op: tf.Operation,
-        made: dict[str, tf.Tensor],
-        controls: Sequence[tf.Operation],
-        name: str,
-    ) -> list[tf.Operation]:
-        """Copy the body of the function that ``op`` calls; return what ends it."""
-        attributes = op.node_def.attr
-        called = attributes["f"].func.name
-        if attributes["_XlaMustCompile"].b and not self.for_xla:
-            raise JitCompiledError(
-                f"the step calls {called!r}, which is compiled with jit_compile=True; "
-                "a part that XLA compiles is not scheduled on TensorFlow's executor",
-                hint="make that function with jit_compile=False, or let XLA compile the whole step: "
-                'checkmate.rematerialize_function(step, budget, target="xla")',
-            )
-        body = private.called_body(outer, called, len(op.inputs), len(op.outputs))
-        if body is None:
-            raise TraceError(f"the step calls {called!r}, whose body is not known")
-        before = [_barrier(self.target, controls, f"{name}/begin")] if controls else []
-        # The names inside say more than the name of the call. TensorFlow makes the gradient of a call without
-        # the name scope that tells gradients.
-        scope = name.removesuffix(name.rsplit("/", 1)[-1])
-        if called.startswith("__backward_"):
-            scope = f"gradient_tape/{scope}"
-        outputs, effects = self.copied(body, [made[tensor.name] for tensor in op.inputs], scope, before)
-        private.stand_for(op.outputs, outputs, made)
-        effects = effects or before
-        return [_barrier(self.target, effects, f"{name}/end")] if len(effects) > 1 else effects
-
-
-def _barrier(target: Any, controls: Sequence[tf.Operation], name: str) -> tf.Operation:
-    with target.control_dependencies(None), target.control_dependencies(list(controls)):
-        return tf.no_op(name=name)

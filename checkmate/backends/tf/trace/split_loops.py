@@ -67,7 +67,7 @@ def with_split_loops(traced: TracedStep) -> TracedStep:
         predictions=tuple(made[tensor.name] for tensor in traced.predictions),
         gradients={path: tuple(made[t.name] for t in found) for path, found in traced.gradients.items()},
         held=traced.variables,
-        unsplit=traced.function,
+        unsplit=traced.as_traced,
     )
 
 

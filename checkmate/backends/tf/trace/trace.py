@@ -41,7 +41,7 @@ class TracedStep:
     variable path → the tensors of its gradient (two for a sparse gradient: values and indices), in the order
     of the trainable variables. ``held``: the variables, where the function itself does not know them all.
     ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as it was traced, where
-    the loops of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split.
+    loops or calls of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split.
     ``taken_out``: the user's own recomputation is not in it."""
 
     loaded: LoadedModel
