@@ -23,6 +23,7 @@ from checkmate.backends.tf.trace.replica import (
     same_on_all,
     this_replica,
 )
+from checkmate.backends.tf.trace.seen_sizes import with_seen_sizes
 from checkmate.errors import JitCompiledError, UsageError
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.request import Target
@@ -59,11 +60,13 @@ def any_step(
     body: Callable[..., Any],
     subject: Any,
     layout: BatchLayout,
+    tensors: Sequence[tf.Tensor] = (),
     *,
     strategy: Any = None,
     for_xla: bool = False,
 ) -> AnyStep:
-    """Trace and fold ``body``, a function of the flat tensors of ``layout``.
+    """Trace and fold ``body``, a function of the flat tensors of ``layout``; ``tensors`` are as for
+    ``StepSubject.trace``.
 
     ``subject``: the Keras model whose step it is, or a stand-in with a name. ``strategy``: on whose replicas
     it runs; it is then traced as the first of them sees it.
@@ -83,11 +86,15 @@ def any_step(
     traced, returned, unplanned = trace_function(
         on_one, layout.specs, subject, batch_size=layout.batch_size, for_xla=for_xla
     )
+    if tensors and strategy is None:
+        traced = with_seen_sizes(traced, lambda: tensors)
     folded = folded_here(traced, fixed_bytes(traced, len(layout.specs)))
     return AnyStep(str(subject.name), layout, folded, returned, unplanned, strategy)
 
 
-def own_train_step(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> AnyStep:
+def own_train_step(
+    model: Any, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
+) -> AnyStep:
     """Trace and fold the ``train_step`` that ``model`` brings along; errors are those of ``any_step``."""
     strategy = model.distribute_strategy
 
@@ -95,7 +102,7 @@ def own_train_step(model: Any, layout: BatchLayout, *, for_xla: bool = False) ->
         return model.train_step(layout.pack(tensors))
 
     several = strategy if number_of_replicas(strategy) > 1 else None
-    return any_step(body, model, layout, strategy=several, for_xla=for_xla)
+    return any_step(body, model, layout, tensors, strategy=several, for_xla=for_xla)
 
 
 _PREPARE = "call step.prepare(...) on such arguments first, outside of the function"
@@ -167,7 +174,9 @@ class ScheduledFunction(StepSubject):
             found = plan.ready.step.returned(*plan.ready.run(tensors))
         else:
             found = self._functions.run([layout], lambda *given: self._emit(layout, given), *tensors)
-        went_over(self.planner, [layout], before)
+        del plan  # what its function holds would count as held by others
+        if went_over(self.planner, [layout], before):
+            self.planner.plan_for_larger(layout, tensors)
         return found
 
     def _emit(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
@@ -184,7 +193,9 @@ class ScheduledFunction(StepSubject):
         arguments, named = layout.pack(tensors)
         return self.function(*arguments, **named)
 
-    def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> AnyStep:
+    def trace(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
+    ) -> AnyStep:
         arguments, named = layout.pack(layout.specs)
         strategy = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
         with explained(self.__name__), as_one_replica(strategy, self.__name__):
@@ -200,4 +211,5 @@ class ScheduledFunction(StepSubject):
         def body(*tensors: tf.Tensor) -> Any:
             return self.plainly(layout, tensors)
 
-        return any_step(body, ModelLike(self.__name__), layout, strategy=strategy, for_xla=for_xla)
+        subject = ModelLike(self.__name__)
+        return any_step(body, subject, layout, tensors, strategy=strategy, for_xla=for_xla)

@@ -44,7 +44,8 @@ class Functions:
     def _compiled(
         self, layouts: Sequence[BatchLayout], body: Callable[..., Any], given: Sequence[Any]
     ) -> Callable[..., Any]:
-        made = without_retracing_warning(tf.function(letting_go(body), autograph=False))
+        function = tf.function(letting_go(body), autograph=False, reduce_retracing=True)
+        made = without_retracing_warning(function)
         plans = map(self._planner.planned, layouts)
         steps = [plan.step for plan in plans if plan is not None and plan.schedule is not None]
         if not steps or steps[0] is None:

@@ -93,9 +93,11 @@ class _StepOfFit(StepSubject):
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> LiveStep:
+    def trace(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
+    ) -> LiveStep:
         traced = own_train_step if has_own_step(self._model) else step_of_fit
-        return traced(self._model, layout, for_xla=for_xla)
+        return traced(self._model, layout, tensors, for_xla=for_xla)
 
     def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Logs:
         return self._model.train_step(layout.pack(tensors))  # type: ignore[no-any-return]
@@ -160,8 +162,9 @@ class Training:
             logs = ready.step.returned(*ready.run(tensors))
         else:
             logs = self._functions.run(layouts, partial(self._one_step, apart), data)
-        if self._watched:
-            went_over(self.planner, layouts, before)
+        del plan, ready  # what their functions hold would count as held by others
+        if self._watched and went_over(self.planner, layouts, before):
+            self.planner.plan_for_larger(layout, tensors)
         return logs  # type: ignore[no-any-return]
 
     def _one_step(self, apart: bool, data: Any) -> Logs:

@@ -28,8 +28,11 @@ class StepSubject(ABC):
     """A model's step, or a function, that is planned for each layout of what it is called with."""
 
     @abstractmethod
-    def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> LiveStep:
-        """Trace the step for a layout. ``for_xla``: XLA is to compile the whole of it."""
+    def trace(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
+    ) -> LiveStep:
+        """Trace the step for a layout. ``tensors``: of such a batch, to learn sizes that nothing else tells.
+        ``for_xla``: XLA is to compile the whole of it."""
 
     @abstractmethod
     def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:

@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from checkmate.backends.tf.devices import warms_up
 from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_region
-from checkmate.backends.tf.live.measure import Mark, settle
+from checkmate.backends.tf.live.measure import Mark
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.models.batch import BatchLayout, Key
+from checkmate.backends.tf.restoring import settle
 from checkmate.errors import CheckmateError, OnlySmallTensorsError
 from checkmate.fallback import planned, unplanned
 from checkmate.ir import Schedule
@@ -112,6 +113,12 @@ class Planner:
             self._layouts[layout.key].plan = found
             tell_plan(self.request, layout, found.sentence)
         return found
+
+    def plan_for_larger(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> None:
+        """Plan again on the batch that took the plan of ``layout`` over the budget, if sizes depend on it."""
+        earlier = self._layouts[layout.key].exceeding
+        if earlier is not None and earlier.step is not None and earlier.step.folded.traced.sizes_seen:
+            self.plan(layout, tensors, at_once=True)
 
     def give_up(self, layouts: Sequence[BatchLayout], error: CheckmateError) -> None:
         """Train ``layouts`` as before: their schedules cannot be emitted."""
@@ -316,7 +323,7 @@ class Planner:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
         layout.require_plannable()
         try:
-            step = self._subject.trace(layout)
+            step = self._subject.trace(layout, tensors)
         except OnlySmallTensorsError:
             sentence = f"{layout.describe()}: nothing big enough to recompute; it trains as before"
             return StepPlan(layout, None, None, 0, sentence)

@@ -108,8 +108,10 @@ class TrainStep(StepSubject):
             return found
         return self.plainly(layout, tensors)
 
-    def trace(self, layout: BatchLayout, *, for_xla: bool = False) -> LiveStep:
-        return live_step(self.model, layout, for_xla=for_xla)
+    def trace(
+        self, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
+    ) -> LiveStep:
+        return live_step(self.model, layout, tensors, for_xla=for_xla)
 
     def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Any]:
         parts = StepParts()

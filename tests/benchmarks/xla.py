@@ -26,10 +26,10 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.protocol import CompiledFit
-from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.live.trace import KerasStep, step_of_fit
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.coarsen import fused, loose
 from checkmate.backends.tf.xla.compiled import StepCompilation, XlaMemory, compile_step
 from checkmate.backends.tf.xla.compiler import XlaCompilation

@@ -279,9 +279,24 @@ def _from_definition(graph: Any, function: Any) -> Any:
         return function_def_to_graph.function_def_to_graph(definition)
 
 
+_ELEMENTS = "_checkmate_elements_"  # and the number of an output: an attribute of its op
+
+
+def note_elements(tensor: tf.Tensor, count: int) -> None:
+    """Note on the op of ``tensor``, whose shape is open, how many elements it was seen with."""
+    tensor.op._set_attr(f"{_ELEMENTS}{tensor.value_index}", AttrValue(i=count))
+
+
+def noted_elements(tensor: tf.Tensor) -> int | None:
+    attributes, name = tensor.op.node_def.attr, f"{_ELEMENTS}{tensor.value_index}"
+    return int(attributes[name].i) if name in attributes else None
+
+
 def keep_shape(original: tf.Tensor, copy: tf.Tensor) -> None:
     """Give ``copy`` what is known of the shape of ``original``, or of the variable behind its handle."""
     copy.set_shape(original.shape)
+    if not copy.shape.is_fully_defined() and (count := noted_elements(original)) is not None:
+        note_elements(copy, count)
     data = getattr(original, "_handle_data", None)
     if data is not None and data.is_set and not getattr(getattr(copy, "_handle_data", None), "is_set", False):
         handle_data_util.set_handle_data(copy, data)

@@ -16,11 +16,11 @@ from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.emit.saved_model import save_step
-from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.backends.tf.models.load import load_model
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir import Device, Schedule
 from checkmate.memory.simulate import simulate

@@ -12,9 +12,9 @@ from keras import layers
 
 from checkmate.backends.tf.allocator.learn import learned_workspace
 from checkmate.backends.tf.allocator.replay import allocations
-from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.profiler import trace_run
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from tests.tf.conftest import folded_model
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.learn import learned_workspace, with_workspace
-from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import trace_run
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir import Graph, Phase, Schedule
 from checkmate.memory.check import check

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.emit.ordered import ordered_step
-from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.ir import Schedule
 from checkmate.training.any_step import any_step

@@ -162,7 +162,9 @@ REFUSED = (
     ("return loss_of, tf.TensorSpec((None, 256))", {}, DynamicShapeError,
      "{spec}: the example has a tensor of shape (None, 256), so its size is not known before it runs"),
     ("return loss_of, np.array(['a'])", {}, TraceError,
-     "{spec}: the batch holds text, which has no size to plan with"),
+     "{spec}: the example holds text, which has no size to plan with"),
+    ("return loss_of, tf.sparse.from_dense(X)", {}, TraceError,
+     "{spec}: the example holds a SparseTensor, whose size is not known"),
     ("return (lambda x: loss_of(x + next(FEED))), X", {}, TraceError,
      "the training step of '{spec}' takes its data from an iterator itself, which cannot be undone after a "
      "trial run"),

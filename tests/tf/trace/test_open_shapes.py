@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.emit.ordered import ordered_step
-from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.sizes import most_elements, tensor_bytes
 from checkmate.errors import DynamicShapeError
 from checkmate.training.any_step import any_step
@@ -95,6 +95,71 @@ def test_no_tensor_is_larger_than_its_bound(share: float) -> None:
     assert all(bound is not None and size <= bound for size, bound in zip(sizes, bounds, strict=True))
     if share == 1.0:  # where all is kept, only what is unique is fewer
         assert [size for size, bound in zip(sizes, bounds, strict=True) if size != bound] == [sizes[-2]]
+
+
+def repeated(kernels: list[tf.Variable], x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    rows = tf.repeat(x, counts, axis=0)
+    for kernel in kernels:
+        rows = tf.tanh(rows @ kernel)
+    return tf.reduce_mean(tf.square(rows))
+
+
+def chosen_boxes(kernels: list[tf.Variable], x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    best = tf.image.non_max_suppression(tf.sigmoid(x[:, :4]), x[:, 4], tf.reduce_max(counts) * 8, 0.3)
+    return repeated(kernels, tf.gather(x, best), tf.gather(counts, best))
+
+
+def by_example(kernels: list[tf.Variable], x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        sums = tf.reduce_sum(tf.tanh(x @ kernels[0]), axis=1)
+    return repeated(kernels, tf.reduce_mean(tape.jacobian(sums, x), axis=0), counts)
+
+
+def ragged_map(kernels: list[tf.Variable], x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    spec = tf.RaggedTensorSpec((None, UNITS), tf.float32, ragged_rank=0)
+    rows = tf.map_fn(lambda each: tf.repeat(each[0][None], each[1], 0), (x, counts), fn_output_signature=spec)
+    return repeated(kernels, rows.values, tf.ones([tf.shape(rows.values)[0]], tf.int32))
+
+
+@pytest.mark.parametrize("loss_of", [repeated, chosen_boxes, by_example, ragged_map])
+def test_a_schedule_for_sizes_of_one_run_computes_the_same_at_others(loss_of: Any) -> None:
+    random = np.random.default_rng(5)
+    kernels = [tf.Variable(random.normal(0, 0.1, (UNITS, UNITS)).astype("float32")) for _ in range(3)]
+    batches = [
+        (tf.constant(random.normal(size=(32, UNITS)), tf.float32), tf.constant(random.integers(1, most, 32)))
+        for most in (5, 9)
+    ]
+    batches = [(x, tf.cast(counts, tf.int32)) for x, counts in batches]
+    start = [kernel.numpy() for kernel in kernels]
+
+    def step(x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = loss_of(kernels, x, counts)
+        for kernel, gradient in zip(kernels, tape.gradient(loss, kernels), strict=True):
+            kernel.assign_sub(0.1 * gradient)
+        return loss
+
+    layout, tensors = flatten_arguments((batches[0], {}))
+    found = any_step(step, ModelLike("step"), layout, tensors)
+    assert found.folded.traced.sizes_seen
+    assert all((kernel.numpy() == value).all() for kernel, value in zip(kernels, start, strict=True))
+    schedule = recompute_forward(found.graph)
+    assert schedule.recomputations > 0
+    if loss_of is repeated:
+        rows = int(tf.reduce_sum(batches[0][1]))
+        assert {value.bytes for value in found.graph.values if "Tanh:0" in value.name} == {rows * UNITS * 4}
+    emit = ordered_step(found.folded, schedule)
+
+    def after(body: Any) -> list[np.ndarray]:
+        function = tf.function(body, autograph=False).get_concrete_function(*layout.specs)
+        with restored(kernels):
+            losses = [np.asarray(function(*batch)) for batch in batches]
+            return [*losses, *(kernel.numpy() for kernel in kernels)]
+
+    plain, scheduled = after(step), after(lambda *given: emit(*given).predictions[0])
+    for expected, value in zip(plain, scheduled, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_what_nothing_bounds_has_no_size() -> None:

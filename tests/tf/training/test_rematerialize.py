@@ -28,14 +28,15 @@ HERE = Path(__file__).parents[1]
         "rematerialize_lives",
         "rematerialize_phases",
         "rematerialize_unplanned",
+        "rematerialize_sizes",
     ],
 )
 def test_one_line_in_user_code(subject: str) -> None:
     # With a meter nothing is measured in other processes, and each tensor counts, also the small ones.
     environment = {} if subject == "rematerialize_fit" else {"TF_CPU_ALLOCATOR_USE_BFC": "true"}
-    if subject == "rematerialize_at_once":  # it compares bits
+    if subject.endswith(("_at_once", "_sizes")):  # it compares bits
         environment |= {"TF_ENABLE_ONEDNN_OPTS": "0"}
-    if subject.endswith(("_kept", "_watched", "_at_once", "_phases")):
+    if subject.endswith(("_kept", "_watched", "_at_once", "_phases", "_sizes")):
         # Kernels of several threads take scratch as those come to run, so on a busy machine a peak is another
         # in each run. These tests are about what follows from a peak.
         environment |= {"TF_NUM_INTRAOP_THREADS": "1"}

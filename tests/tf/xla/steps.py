@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.live.trace import KerasStep, live_step
 from checkmate.backends.tf.models.batch import flatten
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.coarsen import fused
 from checkmate.backends.tf.xla.compiled import compile_step
 from checkmate.backends.tf.xla.tied import tied_step

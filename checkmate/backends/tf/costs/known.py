@@ -334,7 +334,8 @@ def _described_body(body: Any) -> Iterator[str]:
 
 
 def _kind(tensor: tf.Tensor) -> str:
-    return f"{tensor.dtype.name} {tensor.shape}"
+    seen = None if tensor.shape.is_fully_defined() else private.noted_elements(tensor)
+    return f"{tensor.dtype.name} {tensor.shape}" + ("" if seen is None else f" {seen}")
 
 
 def _attributes(op: tf.Operation) -> list[list[str]]:

@@ -37,6 +37,7 @@ from checkmate.backends.tf.node_times import (
     share_by_operations,
 )
 from checkmate.backends.tf.profiler import StepTrace, trace_run
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.loops import operations
 from checkmate.errors import CancelledError, ProfileError, StepTooLargeError
@@ -144,7 +145,7 @@ def measure_nodes(
     report(Progress("measure", message="building the step that is measured"))
     runs = _Runs(folded, schedule, compile_step(folded, schedule), folded.traced.loaded.make_batch(), meter)
     what = "a scheduled step" if schedule.recomputations else "the plain step"
-    with _restored(folded.traced.variables), _explained(what):
+    with restored(folded.traced.variables), _explained(what):
         _run_to_measure(runs, counts, known, report, cancelled)
     caveat: dict[str, Any] = {}
     if not any(any(run) for run in runs.seconds):
@@ -303,16 +304,6 @@ def _run_to_measure(
         if kept:
             raise CancelledError("cancelled", hint=kept_hint(kept)) from error
         raise
-
-
-@contextmanager
-def _restored(variables: Sequence[Any]) -> Iterator[None]:
-    saved = [variable.numpy() for variable in variables]
-    try:
-        yield
-    finally:
-        for variable, value in zip(variables, saved, strict=True):
-            variable.assign(value)
 
 
 @contextmanager

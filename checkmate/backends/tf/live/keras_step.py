@@ -91,9 +91,12 @@ def chosen_by_keras() -> bool:
 def build(model: Any, layout: BatchLayout) -> None:
     """Create missing weights and slots of the optimizer. A TraceError: there is nothing to train."""
     if not model.built or any(not layer.built for layer in model.layers):
-        symbols = [keras.KerasTensor(tuple(spec.shape), spec.dtype.name) for spec in layout.specs]
+        symbols = [
+            keras.KerasTensor(part.shape.as_list(), part.dtype.name, isinstance(part, tf.SparseTensorSpec))
+            for part in layout.parts
+        ]
         with explained(str(model.name)):
-            model(layout.pack(symbols)[0])
+            model(layout.place(symbols)[0])
     if not model.trainable_variables:
         raise TraceError(
             f"{model.name!r} has no trainable weights, so there is no training step",

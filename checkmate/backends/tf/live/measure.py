@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -24,6 +23,7 @@ from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.memory_check import first_line_of
 from checkmate.backends.tf.node_times import node_seconds
 from checkmate.backends.tf.profiler import StepTrace, trace_run
+from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CycleError, ProfileError
 from checkmate.ir import Schedule
@@ -80,8 +80,8 @@ class ReadyStep:
         self.step, self.schedule = step, schedule
         self._function: Callable[..., Any] | None = None
 
-    def compiled(self, arguments: Sequence[tf.Tensor]) -> Callable[..., Any]:
-        """Return the step as a function of ``arguments``: the loss and all else that leaves the step."""
+    def compiled(self) -> Callable[..., Any]:
+        """Return the step as a function of its arguments: the loss and all else that leaves the step."""
         if self._function is None:
             emit = ordered_step(self.step.folded, self.schedule)
 
@@ -89,14 +89,14 @@ class ReadyStep:
                 outputs = emit(*given)
                 return outputs.loss, outputs.predictions
 
-            function = tf.function(body, autograph=False).get_concrete_function(*arguments)
+            specs = self.step.folded.traced.loaded.specs
+            function = tf.function(body, autograph=False).get_concrete_function(*specs)
             self._function = emitted(function, self.step.graph.device_kind)
         return self._function
 
     def run(self, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
         """Return the loss and what else leaves the step."""
-        arguments = self.step.arguments(tensors)
-        loss, flat = self.compiled(arguments)(*arguments)
+        loss, flat = self.compiled()(*self.step.arguments(tensors))
         return loss, flat
 
     @property
@@ -192,12 +192,12 @@ class _Costs:
 
 def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasurement:
     """Run the step as TensorFlow does by itself; put every variable back. A ProfileError: it cannot run."""
-    return _measured(_traces(step, lambda _: step.plain(), tensors, _PlainPeaks()), ())
+    return _measured(_traces(step, step.plain, tensors, _PlainPeaks()), ())
 
 
 def _traces(
     step: LiveStep,
-    compiled: Callable[[Sequence[tf.Tensor]], Callable[..., Any]],
+    compiled: Callable[[], Callable[..., Any]],
     tensors: Sequence[tf.Tensor],
     known: _Peaks | _PlainPeaks | _Costs,
 ) -> list[StepTrace]:
@@ -212,7 +212,7 @@ def _traces(
         tf.nest.map_structure(_wait, function(*arguments))
 
     try:
-        function = compiled(arguments)
+        function = compiled()
         with restored(step.folded.traced.variables):
             if warms_up(device):
                 run()
@@ -262,33 +262,6 @@ def _before(trace: StepTrace) -> int:
 
 def _peak(trace: StepTrace) -> int:
     return max((event.in_use for event in trace.memory), default=0)
-
-
-@contextmanager
-def restored(variables: Sequence[Any]) -> Iterator[None]:
-    """Put the values of ``variables`` back at the end, exactly.
-
-    They wait in host memory, so that they do not count while something is measured. They come back as fresh
-    buffers of the device's allocator: a variable that shared the host's buffer would be missing from every
-    later measurement. On a CPU all give their chunks back before they ask for new ones in turn, so they come
-    to lie as they did. A schedule of 142 MiB took 153 MiB in training, after its variables had moved.
-    """
-    saved = [variable.numpy() for variable in variables]
-    try:
-        yield
-    finally:
-        with tf.device("CPU:0"):
-            values = [tf.constant(saved.pop(0)) for _ in variables]
-        for variable, value in zip(variables, values, strict=True):
-            if "GPU" not in variable.device:
-                variable.assign(value)
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(tf.raw_ops.DeepCopy(x=value))
-
-
-def settle(variables: Sequence[Any]) -> None:
-    with restored(variables):
-        pass
 
 
 class Mark:

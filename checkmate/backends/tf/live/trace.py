@@ -27,6 +27,7 @@ from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold
 from checkmate.backends.tf.trace.of_function import require_repeatable
+from checkmate.backends.tf.trace.seen_sizes import with_seen_sizes
 from checkmate.backends.tf.trace.sizes import tensor_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import StepOutputs, TracedStep, trace_step, train_on
 from checkmate.errors import OnlySmallTensorsError, TraceError
@@ -179,26 +180,36 @@ class KerasStep(LiveStep):
         self.model.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
 
 
-def step_of_fit(model: Any, layout: BatchLayout, *, for_xla: bool = False) -> KerasStep:
+def step_of_fit(
+    model: Any, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
+) -> KerasStep:
     """Trace and fold what ``fit`` runs on a batch: the step and its metrics, whose memory may count.
 
     They are left out under a strategy, which creates their variables as it needs them, and where they cannot
     be traced, scheduled or tried.
     """
     if tf.distribute.has_strategy() or model.distribute_strategy is not tf.distribute.get_strategy():
-        return live_step(model, layout, for_xla=for_xla)
+        return live_step(model, layout, tensors, for_xla=for_xla)
     try:
-        return live_step(model, layout, metrics=True, for_xla=for_xla)
+        return live_step(model, layout, tensors, metrics=True, for_xla=for_xla)
     except OnlySmallTensorsError:
         raise
     except TraceError:
-        return live_step(model, layout, for_xla=for_xla)
+        return live_step(model, layout, tensors, for_xla=for_xla)
 
 
-def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False, for_xla: bool = False) -> KerasStep:
+def live_step(
+    model: Any,
+    layout: BatchLayout,
+    tensors: Sequence[tf.Tensor] = (),
+    *,
+    metrics: bool = False,
+    for_xla: bool = False,
+) -> KerasStep:
     """Trace and fold the step of ``model`` for batches of ``layout``.
 
-    ``metrics``: with the update of its metrics. ``for_xla``: as for ``trace_step``. A TraceError: Keras or
+    ``tensors``: of such a batch, to learn sizes that nothing else tells. ``metrics``: with the update of its
+    metrics. ``for_xla``: as for ``trace_step``. A TraceError: Keras or
     TensorFlow could not build it, it has nothing to schedule, or its metrics cannot be tried.
     """
     strategy = model.distribute_strategy
@@ -220,6 +231,8 @@ def live_step(model: Any, layout: BatchLayout, *, metrics: bool = False, for_xla
         traced = trace_step(loaded, make, for_xla=for_xla)
     if metrics:
         require_repeatable(traced.ops, str(model.name))
+    if tensors and not distributed:
+        traced = with_seen_sizes(traced, lambda: tensors)
     fixed = {
         "parameters": variable_bytes(model.variables),
         "optimizer": variable_bytes(model.optimizer.variables),

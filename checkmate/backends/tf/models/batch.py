@@ -25,14 +25,20 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class BatchLayout:
-    """``structure``: such as (x, y, sample weights), with the number of a tensor at every leaf, -1 where
-    there is None. ``key``: two batches with equal keys run the same traced step. ``problem``: why no step can
-    be planned for it."""
+    """``structure``: such as (x, y, sample weights), with the number of a part at every leaf, -1 where there
+    is None. ``parts``: a tensor each; a sparse or a ragged one is several flat tensors, of open length.
+    ``key``: two batches with equal keys run the same traced step. ``problem``: why no step can be planned for
+    it."""
 
     structure: Any
-    specs: tuple[tf.TensorSpec, ...]
+    parts: tuple[tf.TypeSpec, ...]
     key: Key
     problem: TraceError | None = None
+
+    @property
+    def specs(self) -> tuple[tf.TensorSpec, ...]:
+        """Of the flat tensors."""
+        return tuple(tf.nest.flatten(self.parts, expand_composites=True))
 
     def require_plannable(self) -> None:
         if self.problem is not None:
@@ -42,14 +48,19 @@ class BatchLayout:
     @property
     def batch_size(self) -> int:
         """The first dimension of the first tensor; 1 where it has none."""
-        first = (spec.shape[0] for spec in self.specs if spec.shape.rank)
+        first = (part.shape[0] for part in self.parts if part.shape.rank)
         return next((size for size in first if size is not None), 1)
 
     def pack(self, tensors: Sequence[tf.Tensor]) -> Any:
+        return self.place(tf.nest.pack_sequence_as(self.parts, list(tensors), expand_composites=True))
+
+    def place(self, parts: Sequence[Any]) -> Any:
+        """Return the structure with what stands for each part."""
+
         def leaf(found: Any) -> Any:
             if isinstance(found, Constant):
                 return found.value
-            return None if found < 0 else tensors[found]
+            return None if found < 0 else parts[found]
 
         return keras.tree.map_structure(leaf, self.structure)
 
@@ -64,7 +75,7 @@ class BatchLayout:
     def describe(self) -> str:
         """Return the layout in words: ``batch of 8``; with token ids ``batch of 8, length 128``."""
         said = f"batch of {self.batch_size}"
-        first = next((spec for spec in self.specs if spec.shape.rank), None)
+        first = next((part for part in self.parts if part.shape.rank), None)
         if first is None or not first.shape.is_fully_defined():
             return said
         if first.shape.rank == 2 and first.dtype.is_integer:
@@ -120,7 +131,7 @@ def _is_tensor(leaf: Any) -> bool:
 
 
 def _flattened(data: Any, counts: Callable[[Any], bool]) -> tuple[BatchLayout, list[tf.Tensor]]:
-    tensors: list[tf.Tensor] = []
+    values: list[Any] = []
     key: list[tuple[tuple[Any, ...], tuple[int, ...], str]] = []
     problems: list[TraceError] = []
 
@@ -133,18 +144,20 @@ def _flattened(data: Any, counts: Callable[[Any], bool]) -> tuple[BatchLayout, l
             problems.append(problem)
         if found is None:
             return Constant(leaf)
-        tensors.append(found)
-        return len(tensors) - 1
+        values.append(found)
+        return len(values) - 1
 
     structure = keras.tree.map_structure(number, data)
+    parts = tuple(map(tf.type_spec_from_value, values))
     for path, found in keras.tree.flatten_with_path(structure):
         if isinstance(found, Constant):
             key.append(((*path, type(found.value), _identity(found.value)), (), "constant"))
         elif found >= 0:
-            shape = tensors[found].shape
-            key.append((tuple(path), () if shape.rank is None else tuple(shape), tensors[found].dtype.name))
-    specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors)
-    return BatchLayout(structure, specs, tuple(key), problems[0] if problems else None), tensors
+            part = parts[found]
+            kind = part.dtype.name if isinstance(part, tf.TensorSpec) else str(part)
+            key.append((tuple(path), () if part.shape.rank is None else tuple(part.shape), kind))
+    tensors = tf.nest.flatten(values, expand_composites=True)
+    return BatchLayout(structure, parts, tuple(key), problems[0] if problems else None), tensors
 
 
 def _identity(value: Any) -> Any:
@@ -181,12 +194,7 @@ def _problem_of(leaf: Any, tensor: Any) -> TraceError | None:
             f"the batch holds {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}, which is no tensor",
             hint="give one batch of tensors or arrays, such as next(iter(dataset))",
         )
-    if isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
-        kind = "sparse" if isinstance(tensor, tf.SparseTensor) else "ragged"
-        return TraceError(f"the batch holds a {kind} tensor, whose size is not known", hint="make it dense")
-    if tensor.dtype == tf.string:
-        return TraceError("the batch holds text, which has no size to plan with", hint="feed token ids")
-    if not tensor.shape.is_fully_defined():
+    if isinstance(tensor, tf.Tensor) and not tensor.shape.is_fully_defined():
         return DynamicShapeError(
             f"the batch holds a tensor of shape {tensor.shape}, so its size is not known before it runs",
             hint="call the step outside of other tf.functions, or give it tensors of fixed shape",

@@ -94,11 +94,13 @@ class Structure:
         needs: list[frozenset[Key]] = []
         for i, op in enumerate(self.ops):
             found: set[Key] = set()
-            for tensor in () if self.kinds[i] is OpKind.FIXED else op.inputs:
+            for number, tensor in enumerate(() if self.kinds[i] is OpKind.FIXED else op.inputs):
                 producer = self.index[source(tensor).op.name]
                 if self.kinds[producer] is not OpKind.HEAVY:
                     found |= needs[producer]
-                if self.kinds[i] is OpKind.LIGHT and (root := self.root(tensor)) is not None:
+                viewed = op.type == "IdentityN" or number == 0  # else it says how, such as in which shape
+                reads = self.kinds[i] is OpKind.LIGHT or (self.kinds[i] is OpKind.VIEW and not viewed)
+                if reads and (root := self.root(tensor)) is not None:
                     found.add(root)
             for producer in self.waits_for(i):
                 found |= {(producer, TOKEN)} if self.kinds[producer] is OpKind.HEAVY else needs[producer]

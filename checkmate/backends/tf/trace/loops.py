@@ -16,7 +16,7 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.op_kinds import FIXED_TYPES, HANDLES, SHAPE_TYPES, is_view, takes_over_inputs
-from checkmate.backends.tf.trace.sizes import scratch_bytes, tensor_bytes
+from checkmate.backends.tf.trace.sizes import most_elements, scratch_bytes, tensor_bytes
 from checkmate.backends.tf.trace.walks import constant, in_order, needed, sources_of, without_identities
 from checkmate.errors import DynamicShapeError
 
@@ -241,7 +241,7 @@ def operations(op: tf.Operation) -> float:
     counted = private.flops(op.graph, op)
     if counted is not None:
         return counted
-    return float(sum(t.shape.num_elements() or 0 for t in op.outputs if t.shape.is_fully_defined()))
+    return float(sum(most_elements(tensor) or 0 for tensor in op.outputs))
 
 
 class _FunctionReplay:

@@ -17,6 +17,7 @@ from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.models.own_step import naming
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold, fused
 from checkmate.backends.tf.trace.of_function import fixed_bytes, trace_own_step
+from checkmate.backends.tf.trace.seen_sizes import with_seen_sizes
 from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, trace_step
 from checkmate.ir import Device, Graph
@@ -42,6 +43,8 @@ def trace_request(
         else:
             traced = trace_own_step(loaded)
     stop_if(cancelled)
+    if not loaded.jit_compiled:
+        traced = with_seen_sizes(traced, loaded.make_batch)
     report(Progress("fold", message=f"folding {len(traced.ops)} TensorFlow ops"))
     metadata = _metadata(request, traced, device)
     with nullcontext() if loaded.own is None else naming(loaded.own.spec):

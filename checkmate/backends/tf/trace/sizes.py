@@ -1,10 +1,10 @@
 """Count the bytes of a step's tensors, and the scratch memory of its kernels.
 
 Masks, sparse labels and unique values leave one dimension of a tensor open; how long it can be at most is
-read off the ops that make it. The formulas for scratch memory are from ``conv_grad_filter_ops.cc``
-(Conv2DCustomBackpropFilterOp), ``conv_grad_input_ops.h`` (Conv2DCustomBackpropInputOp) and
-``maxpooling_op.cc`` (MaxPoolingGradOp) of TensorFlow 2.21. What oneDNN and a GPU hold is learned
-(``backends.tf.allocator.learn``)."""
+read off the ops that make it. Where nothing tells, one run of the step did (``seen_sizes``). The formulas for
+scratch memory are from ``conv_grad_filter_ops.cc`` (Conv2DCustomBackpropFilterOp), ``conv_grad_input_ops.h``
+(Conv2DCustomBackpropInputOp) and ``maxpooling_op.cc`` (MaxPoolingGradOp) of TensorFlow 2.21. What oneDNN and
+a GPU hold is learned (``backends.tf.allocator.learn``)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.op_kinds import HANDLES, kernels_of
 from checkmate.errors import DynamicShapeError
@@ -132,7 +133,8 @@ def _most(tensor: tf.Tensor, known: dict[str, int | None]) -> int | None:
         return int(tensor.shape.num_elements())
     if tensor.name not in known:
         known[tensor.name] = None  # what a loop leads back to tells nothing
-        known[tensor.name] = _of_op(tensor, known)
+        seen = private.noted_elements(tensor)
+        known[tensor.name] = _of_op(tensor, known) if seen is None else seen
     return known[tensor.name]
 
 

@@ -122,7 +122,7 @@ class _Rewriter:
         function = self.traced.function
         private.copy_functions(function.graph, target)
         given = private.given_inputs(function, target, tensors)
-        self.made.update(zip((tensor.name for tensor in function.inputs), given, strict=True))
+        private.stand_for(function.inputs, given, self.made)
         parts = _LoopParts(target, self.made, self.splits)
         for op, phase in zip(self.traced.ops, self.traced.phases, strict=True):
             before = len(target.get_operations())

@@ -21,6 +21,8 @@ from checkmate.models.keras_graph import first_line
 
 Result = TypeVar("Result")
 
+_SIZES_SEEN = "sizes that are known only when the step runs count as in one run"
+
 # All ops that Keras's zeros, ones and constants are made of.
 _CONSTANT = frozenset({"Const", "Fill", "Cast", "Reshape", "BroadcastTo", "Identity"})
 
@@ -42,7 +44,8 @@ class TracedStep:
     of the trainable variables. ``held``: the variables, where the function itself does not know them all.
     ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as it was traced, where
     loops or calls of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split.
-    ``taken_out``: the user's own recomputation is not in it."""
+    ``taken_out``: the user's own recomputation is not in it. ``sizes_seen``: some sizes are those of one
+    run."""
 
     loaded: LoadedModel
     function: Any
@@ -56,10 +59,12 @@ class TracedStep:
     unsplit: Any = None
     whole_loops: bool = False
     taken_out: bool = False
+    sizes_seen: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (*self.loaded.notes, TAKEN_OUT) if self.taken_out else self.loaded.notes
+        said = {TAKEN_OUT: self.taken_out, _SIZES_SEEN: self.sizes_seen}
+        return (*self.loaded.notes, *(note for note, holds in said.items() if holds))
 
     @property
     def graph(self) -> Any:
