@@ -13,6 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
+from checkmate.catalog.keras_2 import require_keras_3
 from checkmate.errors import LoadError, ModelReadError, UnsafeModelError, UsageError
 from checkmate.formats import read_schedule
 from checkmate.graphs.by_name import read_or_build
@@ -63,6 +64,7 @@ def request_of(model: str | Path | ModelRequest, **step: Unpack[StepOptions]) ->
     elif isinstance(model, str | Path):
         request = ModelRequest(str(model))
     else:
+        require_keras_3(model)
         raise _wrong_type("model", model, _MODEL_HINT)
     given: dict[str, Any] = {name: value for name, value in step.items() if value is not None}
     for name in ("loss", "optimizer", "mixed_precision", "device"):

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
+from checkmate.catalog.keras_2 import KERAS_2, KERAS_2_HINT
 from checkmate.errors import ModelReadError, UnsupportedFormatError
 
 KERAS, HDF5 = ".keras", ".h5"
@@ -45,6 +46,8 @@ def begins_as_model(path: Path) -> bool:
 def model_file_kind(path: Path) -> str:
     """Return ``.keras`` (a zip archive with the ``config.json`` of a Keras model) or ``.h5``; raise for other
     content."""
+    if (path / "keras_metadata.pb").is_file():
+        raise UnsupportedFormatError(f"{path} is a SavedModel of {KERAS_2}", hint=KERAS_2_HINT)
     if path.is_dir():
         raise UnsupportedFormatError(
             f"{path} is a folder, not a .keras or .h5 file; a SavedModel has no Keras layers to train",

@@ -22,6 +22,7 @@ import h5py
 import keras
 
 from checkmate.catalog.file_kind import HDF5, KERAS, keras_config, model_file_kind
+from checkmate.catalog.keras_2 import KERAS_2, KERAS_2_HINT
 from checkmate.errors import ModelReadError, UnsafeModelError
 from checkmate.models.declared import require_own_data
 from checkmate.models.keras_graph import reason
@@ -51,6 +52,24 @@ _CUSTOM = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown lay
 def read_model(path: Path, request: ModelRequest) -> tuple[Any, list[str]]:
     kind = model_file_kind(path)
     require_own_data(path, kind)
+    model, notes = _read(path, kind, request)
+    return model, [*notes, f"the file was saved by {KERAS_2}"] if _is_of_keras_2(path) else notes
+
+
+def _is_of_keras_2(path: Path) -> bool:
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                version = json.loads(archive.read("metadata.json"))["keras_version"]
+        else:
+            with h5py.File(path, "r") as file:
+                version = file.attrs["keras_version"]
+    except _READ_ERRORS:
+        return False
+    return (version.decode() if isinstance(version, bytes) else str(version)).startswith("2.")
+
+
+def _read(path: Path, kind: str, request: ModelRequest) -> tuple[Any, list[str]]:
     with _named_by_kind(path, kind) as readable:
         if kind == KERAS:
             try:
@@ -94,6 +113,10 @@ def _read_error(error: BaseException, path: Path, kind: str) -> ModelReadError |
         return UnsafeModelError(
             f"{path} contains a Lambda layer, whose Python code would run when it is opened",
             hint="--allow-code opens it and runs that code; use it only for a file you trust",
+        )
+    if _is_of_keras_2(path):
+        return ModelReadError(
+            f"{path} was saved by {KERAS_2}, and Keras 3 cannot read it: {reason(error)}", hint=KERAS_2_HINT
         )
     if custom := _CUSTOM.search(text):
         return ModelReadError(
@@ -193,8 +216,9 @@ def _part(
     except _DESERIALIZE_ERRORS as error:
         name = _name(config)
         if wanted is None:
+            shown = f"{path}, saved by {KERAS_2}," if _is_of_keras_2(path) else str(path)
             raise ModelReadError(
-                f"{path} is compiled with the {what} {name!r}, which is not part of Keras, "
+                f"{shown} is compiled with the {what} {name!r}, which is not part of Keras, "
                 "and its code is not in the file",
                 hint=f"use another one with --{what} NAME, or pass a file.py:function that defines it",
             ) from error

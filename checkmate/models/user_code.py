@@ -16,6 +16,7 @@ from typing import Any
 
 import keras
 
+from checkmate.catalog.keras_2 import require_keras_3
 from checkmate.catalog.model_names import require_code
 from checkmate.errors import LoadError, ModelReadError, UsageError
 from checkmate.models.keras_graph import reason
@@ -53,6 +54,7 @@ def from_code(request: ModelRequest, steps: tuple[type, ...]) -> FromCode:
                     f"{spec} is a training step itself, and its example is not known",
                     hint="name a function that returns both: (step, example)",
                 )
+            require_keras_3(named, spec, LoadError)
             sized = _takes_batch_size(named)
             if isinstance(named, keras.Model):
                 found: Any = named
@@ -71,6 +73,7 @@ def from_code(request: ModelRequest, steps: tuple[type, ...]) -> FromCode:
 def _understood(found: Any, spec: str) -> FromCode:
     if isinstance(found, keras.Model):
         return FromCode(found)
+    require_keras_3(found[0] if isinstance(found, tuple) and found else found, spec, LoadError)
     if _is_step(found):
         raise LoadError(f"{spec} returned a training step without an example of its arguments", hint=_PAIR)
     if isinstance(found, tuple) and len(found) == 2:

@@ -24,6 +24,7 @@ from checkmate.backends.tf.trace.replica import (
     this_replica,
 )
 from checkmate.backends.tf.trace.seen_sizes import with_seen_sizes
+from checkmate.catalog.keras_2 import require_keras_3
 from checkmate.errors import JitCompiledError, UsageError
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.request import Target
@@ -118,6 +119,7 @@ class ScheduledFunction(StepSubject):
     """
 
     def __init__(self, function: Any, request: PlanRequest) -> None:
+        require_keras_3(function)
         if not callable(function) or hasattr(function, "train_step"):
             hint = "pass the function itself, not what it returns"
             if hasattr(function, "train_step"):

@@ -11,6 +11,7 @@ import keras
 
 from checkmate.backends.jax.models.load import state_of, without_missing
 from checkmate.backends.jax.report import JaxReport
+from checkmate.catalog.keras_2 import require_keras_3
 from checkmate.errors import TraceError, UsageError
 from checkmate.training.jax_function import Rematerialized
 from checkmate.training.jax_planner import JaxRequest, request_of
@@ -71,6 +72,7 @@ def _prepare(model: Any, example: Any) -> None:
 
 
 def _require(model: Any) -> None:
+    require_keras_3(model)
     if not isinstance(model, keras.Model):
         raise UsageError(
             f"{type(model).__name__} is no Keras model",

@@ -18,6 +18,7 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.models.own_step import explained
+from checkmate.catalog.keras_2 import require_keras_3
 from checkmate.errors import CheckmateError, TraceError, UsageError
 from checkmate.models.losses import require_losses
 
@@ -29,6 +30,7 @@ def require_trainable(model: Any) -> None:
             f"Keras is set up for the backend {keras.config.backend()!r} here",
             hint="set KERAS_BACKEND=tensorflow",
         )
+    require_keras_3(model)
     if not isinstance(model, keras.Model):
         raise UsageError(f"{type(model).__name__} is not a keras.Model", hint=_instead_of(model))
     own = has_own_step(model)
