@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,11 +16,14 @@ from checkmate.backends.outcomes import TAKEN_OUT
 from checkmate.backends.tf import private
 from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.live.trace import folded_here
+from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.trace.of_function import fixed_bytes, trace_function
 from checkmate.backends.tf.trace.trace import needed_ops
+from checkmate.backends.tf.trace.walks import needed
 from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
+from tests.tf.conftest import folded_model
 
 UNITS = 16
 SPEC = tf.TensorSpec((1024, UNITS), tf.float32)
@@ -132,8 +136,8 @@ def test_it_is_said_where_there_was_any() -> None:
 def test_what_is_drawn_anew_stays() -> None:
     state = State()
     step = traced(state.step([tf.recompute_grad(drawn_anew(state))]))
-    needed = needed_ops(step)
-    types = Counter(op.type for op in step.ops if op.name in needed)
+    read = needed_ops(step)
+    types = Counter(op.type for op in step.ops if op.name in read)
     assert types["StatelessRandomUniformV2"] == 2
     assert types["Tanh"] == 3  # the one before the mask is there once
 
@@ -153,3 +157,20 @@ def test_it_computes_the_same_to_the_bit(seed: int) -> None:
     found = after(state, traced(step).function)
     for value, expected in zip(found, after(state, tf.function(step, autograph=False)), strict=True):
         np.testing.assert_array_equal(value, expected)
+
+
+def test_the_plain_step_of_a_model_is_without_it_except_to_compare() -> None:
+    inputs = keras.Input((UNITS,))
+    with keras.RematScope("activations"):
+        hidden = keras.layers.Dense(UNITS, activation="tanh")(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+    model.compile("sgd", "mse")
+    folded = folded_model(model, tuple(SPEC.shape), (SPEC.shape[0], 1))
+
+    def tanh(with_gradients: bool) -> int:
+        function = compiled_step(folded, None, with_gradients=with_gradients)
+        ops = function.graph.get_operations()
+        found = needed(function.outputs, ops)
+        return sum(op.type == "Tanh" and op.name in found for op in ops)
+
+    assert [tanh(with_gradients) for with_gradients in (False, True)] == [1, 2]

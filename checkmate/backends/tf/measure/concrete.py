@@ -12,6 +12,7 @@ from checkmate.backends.tf.devices import deterministic, is_not_deterministic
 from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.memory_check import explain_exhausted_memory, first_line_of
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.own_recomputation import fold_recomputation
 from checkmate.backends.tf.trace.trace import step_function
 from checkmate.backends.tf.xla.compiled import StepCompilation, compile_step
 from checkmate.backends.tf.xla.tied import XlaEmission, tied_step
@@ -50,6 +51,8 @@ def step_body(
 
         def body(*tensors: tf.Tensor) -> Any:
             loss, predictions, gradients = plain(*tensors)
+            if not with_gradients:  # they are compared with those of the step as it was written
+                fold_recomputation(tf.compat.v1.get_default_graph().get_operations())
             return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
     else:
         emit = ordered_step if xla is None else partial(tied_step, tied=xla.tied, compiled=xla.compiled)
@@ -71,7 +74,8 @@ def compiled_step(
 ) -> Any:
     """Return the ``step_body`` as a concrete function of inputs and labels."""
     loaded = folded.traced.loaded
-    if steps is None and with_gradients and xla is None and loaded.own is None:
+    as_written = loaded.own is None and not folded.traced.taken_out
+    if steps is None and with_gradients and xla is None and as_written:
         return folded.traced.as_traced
     body = step_body(folded, steps, with_gradients=with_gradients, xla=xla)
     compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
