@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
+
+# An argument in a hint, such as target="executor", or loss= without a value.
+_ARGUMENT = re.compile(r'(?<!, )(?<![\w.(])([a-z_]+)=("[^"]*"|[\w.%,]*\w%?)?')
+
+
+def as_options(hint: str, known: Iterable[str] = ()) -> str:
+    """Return ``hint`` for the command line: arguments named as in Python become options.
+
+    ``known``: further arguments than a ``ModelRequest``'s that are options.
+    """
+    names = {*ModelRequest.__dataclass_fields__, *known}
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], (found[2] or "").strip('"')
+        if name not in names:
+            return found[0]
+        return f"--{name.replace('_', '-')}{' ' * bool(value)}{value}".removesuffix(" True")
+
+    return _ARGUMENT.sub(option, hint)
 
 
 class OnMiss(StrEnum):

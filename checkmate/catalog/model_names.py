@@ -84,7 +84,7 @@ def require_code(spec: str, *, allow_code: bool) -> None:
     if not allow_code:
         raise UnsafeModelError(
             f"{spec} would run the code in {file_name}, which may do anything",
-            hint="--allow-code runs it; use it only for a file you trust",
+            hint="allow_code=True runs it; use it only for a file you trust",
         )
 
 
@@ -93,13 +93,14 @@ def _require_sizes(request: ModelRequest) -> None:
         raise UsageError(f"the batch size is {request.batch_size}", hint="use 1 or more")
     if request.input_shape is not None and any(size < 1 for size in request.input_shape):
         shown = ",".join(map(str, request.input_shape))
-        raise UsageError(f"--input-shape {shown} has a size below 1", hint="e.g. --input-shape 224,224,3")
+        raise UsageError(f"the input shape {shown} has a size below 1", hint='e.g. input_shape="224,224,3"')
 
 
 def _require_file(request: ModelRequest) -> None:
     if request.mixed_precision is not None:
         raise UsageError(
-            "--mixed-precision cannot change a saved model, whose layers carry their own dtype policies",
+            f"{request.mixed_precision} cannot change a saved model, whose layers have dtype policies of "
+            "their own",
             hint="set the policy where the model is built, and save it again",
         )
     path = Path(request.model)

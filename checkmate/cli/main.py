@@ -15,6 +15,7 @@ from checkmate import __version__
 from checkmate.cli.parser import Parser
 from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
 from checkmate.machine.supported import steps_are_tensorflows
+from checkmate.request import as_options
 from checkmate.terminal import Interrupt, complain, emit, without_native_chatter
 
 # Each command's module, where ``add_NAME`` says the rest, and its line in the list of commands.
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept = getattr(error, "details", {}).get("kept", "nothing was written")
         return _failed(options, f"interrupted; {kept}", getattr(error, "hint", ""), ExitCode.INTERRUPTED, {})
     except CheckmateError as error:
-        return _failed(options, str(error), error.hint, error.exit_code, error.details)
+        hint = as_options(error.hint, vars(options))
+        return _failed(options, str(error), hint, error.exit_code, error.details)
     except ModuleNotFoundError as error:
         if (error.name or "checkmate").partition(".")[0] in ("checkmate", "app"):
             return _unexpected(options, error)

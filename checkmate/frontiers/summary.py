@@ -72,7 +72,7 @@ def require_budgets(budgets: int | Sequence[Budget], plain: int) -> None:
     ``plain`` is the keep-everything peak, in bytes. One budget may be so few bytes that another unit was
     meant.
     """
-    hint = "give --budgets 8, or a list like 40%,60%,80%"
+    hint = 'give a number like budgets=8, or a list like budgets="40%,60%,80%"'
     if isinstance(budgets, int):
         if budgets < 2:
             raise UsageError("a curve needs at least two budgets", hint=hint)

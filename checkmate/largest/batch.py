@@ -146,14 +146,14 @@ def _nothing(search: BatchSearch) -> NoScheduleError:
     if search.high < 1:
         error = InfeasibleError(
             f"not even one example fits {budget} at this extra cost, in any order of execution",
-            hint="raise the budget, or allow more with --max-overhead",
+            hint="raise the budget, or allow more extra cost",
         )
     elif search.cancelled():
         error = SolveCancelledError("interrupted before a batch that fits was found")
     else:
         error = NoScheduleError(
             f"no batch with a schedule within {budget} at this extra cost was found in the time given",
-            hint="give more seconds with --time-limit, or raise the budget",
+            hint="allow more seconds, or raise the budget",
         )
     error.details.update(budget_bytes=search.budget, upper_batch=search.high)
     return error

@@ -94,10 +94,10 @@ def scaling_of(
 def why_not_measured(*, a_model: bool, measure: str, fixed_bytes: int | None) -> str:
     """Return why nothing is to be measured, or an empty string."""
     if measure == "never":
-        return "turned off (--measure never)"
+        return "turned off"
     if not a_model:
         return "a graph has no step to run; give the model itself"
-    return "" if fixed_bytes is None else "its fixed bytes are not its own, but given with --fixed"
+    return "" if fixed_bytes is None else "its fixed bytes are not its own, but given"
 
 
 def largest_batch(
@@ -152,7 +152,7 @@ def require_measurable(name: str, *, a_model: bool, measure: str, fixed_bytes: i
     """Raise UsageError where ``measure`` is ``always`` and there is nothing to run."""
     why = why_not_measured(a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
     if measure == "always" and why:
-        raise UsageError(f"{name} cannot be measured: {why}", hint="leave --measure out")
+        raise UsageError(f"{name} cannot be measured: {why}", hint="leave measure= out")
 
 
 def measured_batch(

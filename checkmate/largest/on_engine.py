@@ -165,7 +165,7 @@ def max_batches_on(
     for task in tasks:
         if task.key in swept.failures:
             found.append(
-                SolverCrashedError(swept.failures[task.key], hint="try again, or leave --engine out")
+                SolverCrashedError(swept.failures[task.key], hint="try again, or leave the engine out")
             )
         elif task.key not in swept.answers:
             found.append(CancelledError("interrupted before it was finished"))

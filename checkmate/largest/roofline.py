@@ -39,7 +39,7 @@ def require_operations(graph: Graph) -> None:
         raise UsageError(
             f"the costs of {graph.name!r} are not counts of operations, so nothing says what they are on "
             "another card",
-            hint="give the model itself, or profile it with --costs analytic",
+            hint='give the model itself, or profile it with costs="analytic"',
         )
 
 

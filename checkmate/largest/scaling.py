@@ -186,13 +186,14 @@ def _batch_of(graph: Graph, given: int) -> int:
     stated = graph.batch_size or 0
     if given and stated and given != stated:
         raise UsageError(
-            f"{graph.name!r} says that its batch size is {stated}, not {given}", hint="leave --batch-size out"
+            f"{graph.name!r} says that its batch size is {stated}, not {given}",
+            hint="leave the batch size out",
         )
     if given or stated:
         return given or stated
     raise UsageError(
         f"{graph.name!r} does not say what batch size its bytes are for",
-        hint="give it with --batch-size N",
+        hint="give it, e.g. batch_size=32",
     )
 
 
@@ -219,7 +220,7 @@ def _require_same_step(graph: Graph, larger: Graph) -> None:
         raise UsageError(
             f"the step of {graph.name!r} is not the same at batch sizes {batches}, so other batch sizes "
             "cannot be extrapolated from them",
-            hint="try another with --batch-size, or profile it at one batch size and give that graph file",
+            hint="try another batch size, or profile it at one batch size and give that graph file",
         )
     falls = (larger.value_bytes < graph.value_bytes).any() or (
         larger.workspace_bytes < graph.workspace_bytes

@@ -89,7 +89,7 @@ def sized_step(
         return PaperStep(request.model, batch or _BATCH, fixed_bytes)
     if len(request.input_shape or USUAL_SHAPE) != 3:
         raise UsageError(
-            "--dimension input needs an image input",
-            hint="give height, width and channels: --input-shape 224,224,3",
+            "only the input of an image network can grow",
+            hint='give height, width and channels, e.g. input_shape="224,224,3"',
         )
     return ModelStep(request, batch or _BATCH, fixed_bytes, report, cancelled)

@@ -22,7 +22,7 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
     arguments: dict[str, Any] = {"weights": None}
     if input_shape is not None:
         if "input_shape" not in inspect.signature(builder).parameters:
-            raise UsageError(f"keras.applications.{name} takes no input shape", hint="omit --input-shape")
+            raise UsageError(f"keras.applications.{name} takes no input shape", hint="leave it out")
         arguments["input_shape"] = input_shape
     try:
         return builder(**arguments)
@@ -31,8 +31,8 @@ def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:
             raise LoadError(f"keras.applications.{name} could not be built: {reason(error)}") from error
         shown = ",".join(map(str, input_shape))
         raise UsageError(
-            f"keras.applications.{name} cannot be built with --input-shape {shown}: {reason(error)}",
-            hint="give height, width and channels, e.g. --input-shape 224,224,3",
+            f"keras.applications.{name} cannot be built on {shown}: {reason(error)}",
+            hint='give height, width and channels, e.g. input_shape="224,224,3"',
         ) from error
 
 

@@ -48,7 +48,7 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
         fits = len(own) == len(shape) and all(a is None or a == b for a, b in zip(own, shape, strict=True))
         if not fits and (len(inputs) > 1 or len(own) != len(shape)):
             raise UsageError(
-                f"--input-shape {_show(shape)} does not fit the input {producer(tensor).name!r} "
+                f"the shape {_show(shape)} does not fit the input {producer(tensor).name!r} "
                 f"of shape {_show(own)}",
                 hint="give the sizes that the model leaves open, with the fixed ones as they are, "
                 "in its order",
@@ -61,7 +61,7 @@ def resize_inputs(model: Any, shape: tuple[int, ...]) -> tuple[Any, bool]:
         rebuilt.set_weights(model.get_weights())
     except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
         raise UsageError(
-            f"the model {model.name!r} cannot take --input-shape {_show(shape)}: {reason(error)}",
+            f"the model {model.name!r} cannot take the input shape {_show(shape)}: {reason(error)}",
             hint=f"its own shape is {_show(tuple(chosen[0].shape[1:]))}",
         ) from error
     return rebuilt, True
@@ -97,7 +97,7 @@ def build_subclassed(model: Any, inputs: Inputs) -> Any:
         raise TraceError(
             f"the model {model.name!r} cannot be called with {_show_specs(inputs.specs)}: "
             f"{type(error).__name__}: {reason(error)}",
-            hint="call it once on a batch where it is built, or pass --input-shape",
+            hint="call it once on a batch where it is built, or pass input_shape=",
         ) from error
 
 
@@ -108,17 +108,6 @@ def _fixed(tensor: Any, shape: tuple[int, ...]) -> Any:
 def _spec(tensor: Any, batch_size: int) -> ArraySpec:
     shape = tuple(tensor.shape)
     spec = ArraySpec((batch_size, *shape[1:]), str(tensor.dtype))
-    if None in shape[1:]:
-        raise DynamicShapeError(
-            f"the input {producer(tensor).name!r} has shape {_show(shape)}, "
-            "with sizes left open besides the batch",
-            hint=_shape_hint(shape[1:], tokens=spec.is_integer),
-        )
-    if shape[0] is not None and shape[0] != batch_size:
-        raise UsageError(
-            f"the input {producer(tensor).name!r} has a fixed batch of {shape[0]}, not {batch_size}",
-            hint=f"use -b {shape[0]}",
-        )
     if tensor.dtype == "string":
         raise TraceError(
             f"the input {producer(tensor).name!r} takes text, which has no size to plan with",
@@ -129,6 +118,17 @@ def _spec(tensor: Any, batch_size: int) -> ArraySpec:
             f"the input {producer(tensor).name!r} is {'sparse' if tensor.sparse else 'ragged'}, "
             "so its size is not known",
             hint="build the model on a dense input",
+        )
+    if None in shape[1:]:
+        raise DynamicShapeError(
+            f"the input {producer(tensor).name!r} has shape {_show(shape)}, "
+            "with sizes left open besides the batch",
+            hint=_shape_hint(shape[1:], tokens=spec.is_integer),
+        )
+    if shape[0] is not None and shape[0] != batch_size:
+        raise UsageError(
+            f"the input {producer(tensor).name!r} has a fixed batch of {shape[0]}, not {batch_size}",
+            hint=f"use batch_size={shape[0]}",
         )
     return spec
 
@@ -176,7 +176,7 @@ def _shape_hint(shape: Sequence[int | None], *, tokens: bool) -> str:
     usual = _EXAMPLES.get(len(shape), (8,) * len(shape))
     example = ",".join(str(size or other) for size, other in zip(shape, usual, strict=True))
     what = "the number of tokens" if tokens and len(shape) == 1 else "the sizes after the batch"
-    return f"pass --input-shape, {what}, e.g. --input-shape {example}"
+    return f'give {what}, e.g. input_shape="{example}"'
 
 
 def _vocabulary(model: Any, tensor: Any, spec: ArraySpec) -> int:

@@ -33,9 +33,9 @@ def compile_defaults(model: Any, request: ModelRequest, outputs: Sequence[Any]) 
     notes = []
     if wanted_loss is not None and model.loss != wanted_loss:
         own = "no loss" if model.loss is None else wording(model.loss)
-        notes.append(f"compiled with {own}; --loss {request.loss} replaces it")
+        notes.append(f"compiled with {own}; {request.loss} replaces it")
     if wanted_optimizer is not None:
-        notes.append(f"compiled with {wording(model.optimizer)}; --optimizer {request.optimizer} replaces it")
+        notes.append(f"compiled with {wording(model.optimizer)}; {request.optimizer} replaces it")
     if notes:
         recompile(model, model, loss=wanted_loss, optimizer=wanted_optimizer or model.optimizer)
     return notes
@@ -103,8 +103,8 @@ def _activation(operation: Any) -> str:
     return str(getattr(activation, "__name__", "") or type(operation).__name__).lower()
 
 
-def require_losses(losses: Any, *, option: str = "") -> None:
-    """Raise unless Keras knows the ``losses`` that are given by name; ``option`` stands before a name."""
+def require_losses(losses: Any, *, option: str = "{}") -> None:
+    """Raise unless Keras knows the ``losses`` that are given by name; ``option``: how to write a name."""
     for name in keras.tree.flatten(losses):
         if not isinstance(name, str):
             continue
@@ -119,12 +119,12 @@ def require_losses(losses: Any, *, option: str = "") -> None:
 
 def _requested_losses(names: str, count: int) -> Any:
     losses = [name.strip() for name in names.split(",")]
-    require_losses(losses, option="--loss ")
+    require_losses(losses, option='loss="{}"')
     if len(losses) == 1:
         return losses[0]
     if len(losses) != count:
         raise UsageError(
-            f"--loss names {len(losses)} losses and the model has {count} output{'s' if count != 1 else ''}",
+            f"{len(losses)} losses are named, and the model has {count} output{'s' if count != 1 else ''}",
             hint="give one for all, or one per output, separated by commas",
         )
     return losses
@@ -136,7 +136,7 @@ def _requested_optimizer(name: str) -> Any:
     except (ValueError, TypeError) as error:
         known = [each.lower() for each in _names(keras.optimizers, lower=False)]
         raise UsageError(
-            f"Keras has no optimizer {name!r}", hint=_suggest(name, known, "--optimizer ")
+            f"Keras has no optimizer {name!r}", hint=_suggest(name, known, 'optimizer="{}"')
         ) from error
 
 
@@ -148,7 +148,7 @@ def _names(module: Any, *, lower: bool) -> list[str]:
 
 def _suggest(name: str, known: Sequence[str], option: str) -> str:
     close = get_close_matches(name.lower(), known, n=1)
-    return f"did you mean {option}{close[0]}?" if close else f"there are: {', '.join(known)}"
+    return f"did you mean {option.format(close[0])}?" if close else f"there are: {', '.join(known)}"
 
 
 _KINDS = {

@@ -112,7 +112,7 @@ def _read_error(error: BaseException, path: Path, kind: str) -> ModelReadError |
     if "safe_mode=False" in text:
         return UnsafeModelError(
             f"{path} contains a Lambda layer, whose Python code would run when it is opened",
-            hint="--allow-code opens it and runs that code; use it only for a file you trust",
+            hint="allow_code=True opens it and runs that code; use it only for a file you trust",
         )
     if _is_of_keras_2(path):
         return ModelReadError(
@@ -187,6 +187,7 @@ def _restore_hdf5_optimizer(model: Any, path: Path) -> list[str]:
 
 
 _LAMBDA = "__lambda__"
+_USUAL = {"loss": "mse", "optimizer": "adam"}
 _DESERIALIZE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ImportError, RecursionError)
 
 
@@ -220,11 +221,10 @@ def _part(
             raise ModelReadError(
                 f"{shown} is compiled with the {what} {name!r}, which is not part of Keras, "
                 "and its code is not in the file",
-                hint=f"use another one with --{what} NAME, or pass a file.py:function that defines it",
+                hint=f'name another one, e.g. {what}="{_USUAL[what]}", or give a file.py:function that '
+                "defines it",
             ) from error
-        notes.append(
-            f"the file's own {what} {name!r} is not part of Keras; --{what} {wanted} is used instead"
-        )
+        notes.append(f"the file's own {what} {name!r} is not part of Keras; {wanted} is used instead")
         return wanted
 
 

@@ -13,13 +13,13 @@ from checkmate.models.keras_graph import reason
 
 Shape = tuple[int, ...]
 
-_IMAGE = "give height, width and channels, e.g. --input-shape 96,96,3"
+_IMAGE = 'give height, width and channels, e.g. input_shape="96,96,3"'
 _SHAPES = {
-    "unet": "give height, width (multiples of 8) and channels, e.g. --input-shape 96,96,3",
+    "unet": 'give height, width (multiples of 8) and channels, e.g. input_shape="96,96,3"',
     "resnet": _IMAGE,
     "mobilenet": _IMAGE,
-    "transformer": "give the number of tokens, e.g. --input-shape 128",
-    "lstm": "give time steps and features, e.g. --input-shape 256,64",
+    "transformer": 'give the number of tokens, e.g. input_shape="128"',
+    "lstm": 'give time steps and features, e.g. input_shape="256,64"',
 }
 
 
@@ -30,7 +30,7 @@ def build_sample(name: str, input_shape: Shape) -> Any:
     except (ValueError, TypeError) as error:
         shown = ",".join(map(str, input_shape))
         raise UsageError(
-            f"the sample {name!r} cannot be built with --input-shape {shown}: {reason(error)}",
+            f"the sample {name!r} cannot be built on {shown}: {reason(error)}",
             hint=_SHAPES[name],
         ) from error
     model.compile(optimizer="adam", loss=loss, jit_compile=False)

@@ -65,7 +65,7 @@ def from_code(request: ModelRequest, steps: tuple[type, ...]) -> FromCode:
         except (Exception, SystemExit) as error:  # foreign code may raise anything; report it with its place
             raise ModelReadError(
                 f"{spec} failed with {type(error).__name__}: {_text(error)}{_error_place(error, path)}",
-                hint="run it by itself first; --debug shows the whole traceback",
+                hint="run it by itself first",
             ) from error
     return dataclasses.replace(_understood(found, spec), sized=sized)
 
@@ -97,15 +97,15 @@ def _is_step(found: Any) -> bool:
 
 def require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
     """Raise if an option would change what a step brings of its own; ``shape``: its shape too."""
-    given = {"--loss": request.loss, "--optimizer": request.optimizer}
+    given = {"loss": request.loss, "optimizer": request.optimizer}
     if shape:
-        given["--input-shape"] = (
+        given["input shape"] = (
             None if request.input_shape is None else ",".join(map(str, request.input_shape))
         )
-    for option, value in given.items():
+    for what, value in given.items():
         if value is not None:
             raise UsageError(
-                f"{option} {value} cannot change the step of {request.model}, which brings its own",
+                f"the {what} {value} cannot change the step of {request.model}, which brings its own",
                 hint="change it where the step is made",
             )
 

@@ -28,6 +28,7 @@ from checkmate import errors
 from checkmate.errors import CheckmateError, ContentError, ExitCode
 from checkmate.fields import FieldError, hints_of, read_fields, write_fields
 from checkmate.progress import Progress
+from checkmate.request import as_options
 
 _LENGTHS, _SUMS = struct.Struct("<II"), struct.Struct("<II")
 _PREFIX = _LENGTHS.size + _SUMS.size
@@ -87,7 +88,8 @@ class JobCancelled(Message):
 
 
 class JobFailed(Message):
-    """The job, 0 for none, failed: the error's type, a sentence for the user, and what can be done."""
+    """The job, 0 for none, failed: the error's type, a sentence for the user, and what can be done, as on the
+    command line."""
 
     job: int
     error: str
@@ -96,7 +98,7 @@ class JobFailed(Message):
 
     @classmethod
     def of(cls, job: int, error: CheckmateError) -> Self:
-        return cls(job, type(error).__name__, str(error), error.hint)
+        return cls(job, type(error).__name__, str(error), as_options(error.hint))
 
     def is_a(self, kind: type[CheckmateError]) -> bool:
         found = getattr(errors, self.error, None)

@@ -99,7 +99,7 @@ SOLVERS: tuple[SolverEntry, ...] = (
         "milp",
         "milp.paper_solvers:MilpSolver",
         "the paper's mixed-integer program in PuLP: optimal in the given order, for small graphs; "
-        "--engine names its solver",
+        "an engine names its solver",
         F.PROVES_OPTIMALITY,
         F.LOWER_BOUND,
         F.STREAMS,

@@ -197,7 +197,7 @@ class DaskPool(Pool):
         except ModuleNotFoundError:
             raise EngineUnavailableError(
                 "the engine dask:// needs dask and distributed, which are not installed",
-                hint="pip install 'checkmate-explorer[dask]', or leave --engine out",
+                hint="pip install 'checkmate-explorer[dask]', or leave the engine out",
             ) from None
         self._address, self._threads, self._ask_again = address, 0, 0.0
         self._killed, self._futures = distributed.scheduler.KilledWorker, set[Any]()

@@ -19,7 +19,7 @@ from checkmate.errors import FormatError, SchemaVersionError, UsageError
 from checkmate.formats.files import require_writable
 
 FORMAT, VERSION = "checkmate-sweep", 1
-_HINT = "give another --journal, or remove this one"
+_HINT = "give another journal, or remove this one"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _hold(file: FileIO, path: Path) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise UsageError(
-            f"another sweep is writing {path}", hint="wait until it ends, or give another --journal"
+            f"another sweep is writing {path}", hint="wait until it ends, or give another journal"
         ) from None
     except OSError:
         return  # a file system without locks

@@ -157,8 +157,8 @@ def require_stated(budget: Budget) -> None:
 def _refuse_refresh(costs: CostsWanted) -> None:
     if costs.refresh:
         raise UsageError(
-            "--refresh measures costs again, and the costs of a JAX step are counted",
-            hint="leave --refresh out",
+            "the costs of a JAX step are counted, so there is nothing to measure again",
+            hint="leave refresh= out",
         )
 
 

@@ -169,7 +169,7 @@ def _require_gpu(count: int, number: int) -> None:
     if not count:
         raise UsageError(
             "TensorFlow sees no GPU on this machine",
-            hint="install tensorflow[and-cuda] and check nvidia-smi, or use --device cpu",
+            hint='install tensorflow[and-cuda] and check nvidia-smi, or use device="cpu"',
         )
     if number >= count:
         seen = f"{count} GPU{'' if count == 1 else 's'}"

@@ -88,7 +88,7 @@ class XlaStep(TfStep, CompiledStep):
 
     def none_fits(self, fit: CompiledFit[WaitPolicy, XlaMemory]) -> NoScheduleError:
         what = f"a training step of {self.folded.traced.loaded.name!r}"
-        return none_fits(fit, what, "use a smaller batch, or add --target executor")
+        return none_fits(fit, what, 'use a smaller batch, or add target="executor"')
 
     def fitted(self, fit: CompiledFit[WaitPolicy, XlaMemory], result: SolveResult) -> XlaFitted:
         tried = plural(fit.compilations, "step")

@@ -151,7 +151,7 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, cancelled: Can
     if not engine.available():
         raise SolverUnavailableError(
             f"{name} is not installed or has no licence here",
-            hint="leave --engine out to use HiGHS, which is installed",
+            hint="leave the engine out to use HiGHS, which is installed",
         )
     began = time.perf_counter()
     try:
@@ -161,7 +161,7 @@ def _run_other(model: Any, options: SolveOptions, seconds: float, cancelled: Can
         if cancelled():
             return EngineOutcome(SolveStatus.LIMIT, None, "ended")
         raise SolverUnavailableError(
-            f"{name} could not be run: {error}", hint="leave --engine out to use HiGHS, which is installed"
+            f"{name} could not be run: {error}", hint="leave the engine out to use HiGHS, which is installed"
         ) from error
     engine_status = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
     # Some drivers call a run that hit its limit optimal. So a proof counts only if time was left.

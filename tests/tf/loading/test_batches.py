@@ -145,10 +145,10 @@ def test_a_requested_loss_and_optimizer_replace_those_of_the_model(tmp_path: Pat
     path = tmp_path / "dense.keras"
     dense_model(optimizer=keras.optimizers.SGD(0.25), loss="mse").save(path)
     loaded = load(path, loss="categorical_crossentropy")
-    assert loaded.notes == ("compiled with mean squared error; --loss categorical_crossentropy replaces it",)
+    assert loaded.notes == ("compiled with mean squared error; categorical_crossentropy replaces it",)
     assert float(loaded.model.optimizer.learning_rate) == 0.25
     loaded = load(path, optimizer="rmsprop")
-    assert loaded.notes == ("compiled with SGD; --optimizer rmsprop replaces it",)
+    assert loaded.notes == ("compiled with SGD; rmsprop replaces it",)
     assert loaded.model.loss == "mse"
     assert load(path, loss="mse").notes == ()
 

@@ -198,9 +198,7 @@ def test_request(name: str, tmp_path: Path) -> None:
 
 
 def test_sizes_of_a_sample_that_do_not_fit() -> None:
-    with pytest.raises(
-        UsageError, match=r"^the sample 'unet' cannot be built with --input-shape 100,100,3: "
-    ):
+    with pytest.raises(UsageError, match=r"^the sample 'unet' cannot be built on 100,100,3: "):
         load("unet", input_shape=(100, 100, 3))
 
 

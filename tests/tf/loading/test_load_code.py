@@ -86,7 +86,7 @@ def test_code_does_not_run_unless_allowed(code_file: Write, tmp_path: Path) -> N
     with pytest.raises(UnsafeModelError) as raised:
         load(f"{path}:make")
     assert str(raised.value) == f"{path}:make would run the code in {path}, which may do anything"
-    assert raised.value.hint == "--allow-code runs it; use it only for a file you trust"
+    assert raised.value.hint == "allow_code=True runs it; use it only for a file you trust"
     assert not (tmp_path / "ran").exists()
 
 

@@ -97,9 +97,7 @@ def test_unknown_loss_in_the_file_is_replaced_on_request(file: Path) -> None:
 
     dense_model(optimizer=keras.optimizers.SGD(0.5), loss=homemade).save(file)
     loaded = load(file, loss="huber")
-    assert loaded.notes == (
-        "the file's own loss 'homemade' is not part of Keras; --loss huber is used instead",
-    )
+    assert loaded.notes == ("the file's own loss 'homemade' is not part of Keras; huber is used instead",)
     assert loaded.model.loss == "huber"
     assert float(loaded.model.optimizer.learning_rate) == pytest.approx(0.5)
 

@@ -184,9 +184,9 @@ REFUSED = (
     ("return loss_of, X", {"batch_size": 32, "batch_chosen": True}, UsageError,
      "{spec} returns an example of 64, so its step has no batch of 32"),
     ("return loss_of, X", {"optimizer": "sgd"}, UsageError,
-     "--optimizer sgd cannot change the step of {spec}, which brings its own"),
+     "the optimizer sgd cannot change the step of {spec}, which brings its own"),
     ("return loss_of, X", {"input_shape": (8, 8)}, UsageError,
-     "--input-shape 8,8 cannot change the step of {spec}, which brings its own"),
+     "the input shape 8,8 cannot change the step of {spec}, which brings its own"),
 )  # fmt: skip
 
 
@@ -255,7 +255,7 @@ def test_a_model_that_says_nothing_of_its_input_is_told_both_ways_out(code_file:
     with pytest.raises(DynamicShapeError) as raised:
         prepared(f"{path}:make")
     assert str(raised.value).startswith(f"{path}:make: the model ")
-    assert "--input-shape" in raised.value.hint and "(model, batch)" in raised.value.hint
+    assert "input_shape=" in raised.value.hint and "(model, batch)" in raised.value.hint
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 8, "batch_chosen": True}])

@@ -246,7 +246,7 @@ def test_xla_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         save_step(
             dataclasses.replace(folded, structure=step), keep_everything(folded.graph), tmp_path / "saved"
         )
-    assert "--target executor" in str(caught.value.hint)
+    assert 'target="executor"' in str(caught.value.hint)
     assert not (tmp_path / "saved").exists()
 
 

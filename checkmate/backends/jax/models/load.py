@@ -212,16 +212,16 @@ def _other_batch(request: ModelRequest, what: str) -> UsageError:
 def _require_options(request: ModelRequest) -> None:
     if request.target == Target.EXECUTOR:
         raise UsageError(
-            "a step of JAX is compiled by XLA, and --target executor is TensorFlow's",
-            hint="leave --target out, or set KERAS_BACKEND=tensorflow",
+            "a step of JAX is compiled by XLA, and the executor is TensorFlow's",
+            hint="leave target= out, or set KERAS_BACKEND=tensorflow",
         )
     here = jax.default_backend()
     wanted = (request.device or here).partition(":")[0]
     if wanted != here or (request.device or "").endswith(tuple("123456789")):
         raise UsageError(
-            f"JAX runs on the {here} here, and --device {request.device} is TensorFlow's to choose",
+            f"JAX runs on the {here} here, and the device {request.device} is TensorFlow's to choose",
             hint=lost_gpu()
-            or "leave --device out; JAX_PLATFORMS=cpu and CUDA_VISIBLE_DEVICES=1 choose JAX's device",
+            or "leave device= out; JAX_PLATFORMS=cpu and CUDA_VISIBLE_DEVICES=1 choose JAX's device",
         )
     if keras.config.is_nnx_enabled():
         raise TraceError(

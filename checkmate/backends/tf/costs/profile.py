@@ -48,7 +48,7 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 
 ESTIMATED = "costs are estimated, not measured"
-_HINT_NOT_RUN = "use a smaller batch, or --costs analytic"
+_HINT_NOT_RUN = 'use a smaller batch, or costs="analytic"'
 _WARM_RUNS = 2
 _LEAST_RUNS, _MOST_RUNS = ENOUGH_RUNS, 9
 _SECONDS = 8.0  # time after which no further run is started
@@ -150,7 +150,7 @@ def measure_nodes(
     caveat: dict[str, Any] = {}
     if not any(any(run) for run in runs.seconds):
         if runs.device == "cpu":
-            raise ProfileError("TensorFlow's profiler reported no ops", hint="use --costs analytic")
+            raise ProfileError("TensorFlow's profiler reported no ops", hint='use costs="analytic"')
         shares = share_by_operations(min(runs.walls), node_operations(folded), runs.steps)
         runs.seconds, caveat = [shares], {"caveat": NO_KERNEL_TIMES}
     costs = runs.costs(runs.learned())

@@ -33,7 +33,7 @@ def require_no_xla(folded: FoldedStep) -> None:
     if loaded.jit_compiled:
         raise JitCompiledError(
             f"{loaded.name!r} is for XLA (jit_compile=True), and this runs a step on TensorFlow's executor",
-            hint="add --target executor, or use verify, run or export, which have XLA compile the step",
+            hint='add target="executor", or use verify, run or export, which have XLA compile the step',
         )
 
 

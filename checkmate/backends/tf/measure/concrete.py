@@ -98,7 +98,7 @@ def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:
             raise CycleError(
                 f"TensorFlow rejected the emitted order: {first_line_of(error)}",
                 hint="report the model; "
-                "--device cpu with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it",
+                'device="cpu" with TF_ENABLE_ONEDNN_OPTS=0 avoids the fusion that causes it',
             ) from error
         said = f"the step failed to run: {first_line_of(error)}"
         raise CheckmateError(said, hint="use a smaller batch") from error

@@ -261,7 +261,7 @@ def _require_compiled(model: Any, request: ModelRequest) -> None:
         raise JitCompiledError(
             f"the model of {request.model} is compiled with jit_compile=True, "
             "and its own train_step is scheduled for XLA by checkmate.rematerialize alone",
-            hint="add --target executor to schedule it for TensorFlow's executor",
+            hint='add target="executor" to have TensorFlow run it op after op',
         )
 
 

@@ -73,8 +73,8 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
     if most is None:
         raise DynamicShapeError(
             f"op {tensor.op.name!r} has output shape {tensor.shape}, so its size is not known before it runs",
-            hint="give the inputs fixed shapes (--input-shape), "
-            "or replace the layer that makes the shape data-dependent",
+            hint="compute it with ops whose output shape follows from the shapes of their inputs, such as a "
+            "product with a mask in place of tf.boolean_mask",
         )
     return most * int(tensor.dtype.size)
 

@@ -156,7 +156,7 @@ def trace_step(
         raise TraceError(
             f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
             hint="train one batch with Keras itself first; "
-            "--loss, --input-shape and -b set what the model leaves open",
+            "loss= and input_shape= set what the model leaves open",
         ) from error
     loss, predictions, gradients = outputs[0]
     paths = [variable.path for variable in loaded.model.trainable_variables]
