@@ -211,7 +211,7 @@ def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSetting
         session, theme, batch_size=batch_size, recovery=recovery, recent=recent, log=kept, settings=settings
     )
     if log is not None:
-        keep_log(log, lambda sentence: window.notice.say(sentence, ""), session.logged)
+        keep_log(log, window.notice.say, session.logged)
     return window
 
 

@@ -13,6 +13,8 @@ from typing import TextIO
 
 from PySide6.QtCore import QMessageLogContext, QtMsgType, SignalInstance, qInstallMessageHandler
 
+from checkmate.machine.fault_report import as_known
+
 _LARGEST = 2**20  # bytes; a log this long is set aside and a new one begun
 
 
@@ -28,19 +30,18 @@ def open_log(folder: Path) -> TextIO | None:
         return None
 
 
-def keep_log(log: TextIO, tell: Callable[[str], None], logged: SignalInstance) -> None:
-    """Write uncaught exceptions, Qt's warnings, crash stacks and what is ``logged`` to ``log``."""
+def keep_log(log: TextIO, tell: Callable[[str, str], object], logged: SignalInstance) -> None:
+    """Write uncaught exceptions, Qt's warnings, crash stacks and what is ``logged`` to ``log``. ``tell`` gets
+    an exception's sentence and hint."""
     logged.connect(lambda text: log.write(text))
     faulthandler.enable(log)
 
     def on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         log.write(f"{time.strftime('%F %T')}\n{''.join(traceback.format_exception(kind, error, trace))}")
         sys.__excepthook__(kind, error, trace)
-        if issubclass(kind, Exception):
-            tell(
-                f"Something in the window failed ({kind.__name__}: {error}). "
-                f"Nothing that was found is lost. See {log.name}."
-            )
+        if isinstance(error, Exception):
+            known = as_known(error)
+            tell(f"{known}; nothing that was found is lost", known.hint)
 
     def on_message(kind: QtMsgType, context: QMessageLogContext, message: str) -> None:
         if kind != QtMsgType.QtDebugMsg:

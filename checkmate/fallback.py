@@ -10,11 +10,11 @@ from checkmate.errors import (
     CheckmateError,
     DynamicShapeError,
     JitCompiledError,
-    PlanningError,
     TraceError,
     UsageError,
     one_line,
 )
+from checkmate.machine.fault_report import as_known
 from checkmate.request import OnMiss
 
 Plan = TypeVar("Plan")
@@ -41,21 +41,12 @@ def planned(
     try:
         return make()
     except Exception as error:  # the edge of planning: training needs no plan
-        known = error if isinstance(error, CheckmateError) else _unexpected(error)
+        known = as_known(error)
         about_example = isinstance(known, _OF_AN_EXAMPLE) and not isinstance(known, DynamicShapeError)
         _LOG.debug("a step could not be planned", exc_info=error)  # Keras cuts what it raises again
         if on_miss is OnMiss.RAISE or isinstance(known, passes) or (example and about_example):
             raise known from (error if known is not error else error.__cause__)
     return otherwise(known.with_traceback(None))  # its frames hold the tensors of the batch
-
-
-def _unexpected(error: Exception) -> PlanningError:
-    said = f"{type(error).__name__}: {error}".splitlines()[0].partition(". ")[0]
-    return PlanningError(
-        said.rstrip(": "),
-        hint="please report this fault of checkmate, with the traceback that "
-        'logging.basicConfig(level="DEBUG") shows',
-    )
 
 
 def unplanned(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import html
-import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from app.presenters.wording import as_sentence, strong
 from app.state.knowledge import ListedSchedule
-from checkmate import __version__
 from checkmate.ir import Graph, Schedule
-from checkmate.machine.supported import versions
+from checkmate.machine.fault_report import this_machine
 from checkmate.memory.simulate import simulate
 from checkmate.runner import Runner, runner_of
 from checkmate.units import Budget, format_bytes, format_seconds, plural
@@ -120,14 +118,11 @@ def _seconds(seconds: float | None) -> str:
     return "not known" if seconds is None else format_seconds(seconds)
 
 
-_LIBRARIES = ("PySide6-Essentials", "tensorflow", "keras", "numpy", "highspy", "numba")
 _LINES = 40  # of the log
 
 
 def problem_report(sentence: str, hint: str, graph: Graph | None, log: Path | None) -> str:
-    libraries = ", ".join(f"{name} {version}" for name, version in versions(_LIBRARIES).items())
-    lines = [sentence, *([hint] if hint else []), "", f"Checkmate Explorer {__version__}"]
-    lines += [platform.platform(), f"Python {platform.python_version()}, {libraries}"]
+    lines = [sentence, *([hint] if hint else []), "", *this_machine()]
     if graph is not None:
         lines.append(f"graph: {graph.name}, {graph.n} ops, fingerprint {graph.fingerprint}")
     if log is not None:

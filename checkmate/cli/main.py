@@ -13,7 +13,8 @@ from typing import Any
 
 from checkmate import __version__
 from checkmate.cli.parser import Parser
-from checkmate.errors import CancelledError, CheckmateError, ExitCode, UsageError
+from checkmate.errors import CancelledError, ExitCode, UsageError
+from checkmate.machine.fault_report import as_known
 from checkmate.machine.supported import steps_are_tensorflows
 from checkmate.request import as_options
 from checkmate.terminal import Interrupt, complain, emit, without_native_chatter
@@ -64,12 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CancelledError, KeyboardInterrupt) as error:
         kept = getattr(error, "details", {}).get("kept", "nothing was written")
         return _failed(options, f"interrupted; {kept}", getattr(error, "hint", ""), ExitCode.INTERRUPTED, {})
-    except CheckmateError as error:
-        hint = as_options(error.hint, vars(options))
-        return _failed(options, str(error), hint, error.exit_code, error.details)
     except ModuleNotFoundError as error:
         if (error.name or "checkmate").partition(".")[0] in ("checkmate", "app"):
-            return _unexpected(options, error)
+            return _ended(options, error)
         sentence = f"this command needs {error.name}, which is not installed"
         hint = "pip install checkmate-explorer installs everything needed"
         return _failed(options, sentence, hint, ExitCode.BAD_INPUT, {})
@@ -77,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # the outermost level: one sentence; the traceback with --debug
-        return _unexpected(options, error)
+        return _ended(options, error)
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
@@ -118,12 +116,10 @@ def _uses_tensorflow(options: argparse.Namespace) -> bool:
     return bool(uses(options) if callable(uses) else uses)
 
 
-def _unexpected(options: argparse.Namespace, error: Exception) -> int:
-    sentence = (
-        f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".strip()
-    )
-    hint = "run again with --debug for the traceback, and please report it"
-    return _failed(options, sentence, hint, ExitCode.UNEXPECTED, {})
+def _ended(options: argparse.Namespace, error: Exception) -> int:
+    known = as_known(error)
+    hint = as_options(known.hint, vars(options))
+    return _failed(options, str(known), hint, known.exit_code, known.details)
 
 
 def _failed(options: argparse.Namespace, message: str, hint: str, code: int, details: dict[str, Any]) -> int:

@@ -20,7 +20,7 @@ from checkmate.runner import JAX, RUNNERS, TENSORFLOW, runners_of
 OLDEST, NEWEST = (2, 19), (2, 21)  # of TensorFlow, both included
 OLDEST_KERAS = (3, 12)
 # A variant replaces the plain package under the same import name; the first one found counts.
-_TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "tensorflow-macos")
+TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "tensorflow-macos")
 TENSORFLOW_RANGE = f">={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1}"
 KERAS_RANGE = f">={OLDEST_KERAS[0]}.{OLDEST_KERAS[1]},<{OLDEST_KERAS[0] + 1}"
 _COMMAND = f"pip install 'tensorflow{TENSORFLOW_RANGE}' 'keras{KERAS_RANGE}'"
@@ -28,8 +28,8 @@ _COMMAND = f"pip install 'tensorflow{TENSORFLOW_RANGE}' 'keras{KERAS_RANGE}'"
 
 def why_unsupported() -> str:
     """Return which release is unsupported and which is needed, or "". What is not installed is not judged."""
-    found = versions((*_TENSORFLOWS, "keras"))
-    name, tensorflow = next(((name, found[name]) for name in _TENSORFLOWS if name in found), ("", ""))
+    found = versions((*TENSORFLOWS, "keras"))
+    name, tensorflow = next(((name, found[name]) for name in TENSORFLOWS if name in found), ("", ""))
     if name and not OLDEST <= _release(tensorflow) <= NEWEST:
         also = "" if name == "tensorflow" else f" ({name})"
         return f"needs TensorFlow {_words(OLDEST)} to {_words(NEWEST)}; found {tensorflow}{also}"

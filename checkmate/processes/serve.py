@@ -81,14 +81,11 @@ class Inbox(queue.SimpleQueue[Message]):
 
 
 class Server(ABC):
-    """``kind``: in words. ``nicer``: added to its niceness. ``outlives_faults``: an unexpected error is an
-    answer.
-    """
+    """``kind``: in words. ``nicer``: added to its niceness."""
 
     kind: ClassVar[str]
     table: ClassVar[MessageTable]
     nicer: ClassVar[int] = 5
-    outlives_faults: ClassVar[bool] = False
 
     def __init__(self, channel: Channel, inbox: Inbox) -> None:
         self.channel, self.inbox = channel, inbox
@@ -96,6 +93,10 @@ class Server(ABC):
     @abstractmethod
     def work(self, asked: Message) -> Message | None:
         """Do what is asked; return the answer. None: there is none, or the job was cancelled."""
+
+    def fault(self, error: Exception) -> CheckmateError:
+        """Return what to answer where ``work`` met a fault inside; or raise it, which ends the process."""
+        raise error
 
     def hear(self, message: Message) -> None:
         """Take a message as it arrives, in another thread than ``work``."""
@@ -114,12 +115,7 @@ class Server(ABC):
         except CheckmateError as error:
             answer = JobFailed.of(job, error)
         except Exception as error:  # a fault inside, or in a library
-            if not self.outlives_faults:
-                raise
-            traceback.print_exc()  # the parent keeps what is written to stderr
-            text = f"unexpected {type(error).__name__}: {str(error)[:300]}"
-            hint = "this is a fault in the program; Copy report includes the traceback"
-            answer = JobFailed(job, type(error).__name__, text, hint)
+            answer = JobFailed.of(job, self.fault(error))
         if answer is None and job:
             untold = JobFailed(job, "MessageError", "the process was not told what that is about", "")
             answer = JobCancelled(job) if self.inbox.cancelled(job) else untold

@@ -13,8 +13,10 @@ from functools import partial
 from typing import NoReturn
 
 from checkmate import planning
+from checkmate.errors import CheckmateError
 from checkmate.formats.graph import pack_graph
 from checkmate.formats.schedule import report_to_json, result_to_json
+from checkmate.machine.fault_report import as_known
 from checkmate.machine.supported import steps_are_tensorflows
 from checkmate.processes.messages import Message
 from checkmate.processes.serve import Server
@@ -33,7 +35,6 @@ class DeviceServer(Server):
     """Outlives faults, as TensorFlow took seconds to load."""
 
     kind, table = "device", WINDOW_MESSAGES
-    outlives_faults = True
 
     @classmethod
     def main(cls) -> NoReturn:
@@ -43,6 +44,9 @@ class DeviceServer(Server):
 
             prepare_own_process()
         super().main()
+
+    def fault(self, error: Exception) -> CheckmateError:
+        return as_known(error)
 
     def work(self, asked: Message) -> Message | None:
         match asked:

@@ -7,13 +7,13 @@ room is the longest of these names that a module begins with. ``checkmate.`` is 
 from __future__ import annotations
 
 FLOORS = (
-    "units request runner text_table certificate app.actions app.crash_log",
+    "units request runner text_table certificate app.actions",
     "errors fields",
-    "ir progress fallback catalog",
+    "ir progress catalog",
     "formats memory records terminal processes app.layout app.theme",
     "graphs machine sweeps",
-    "arguments models solvers backends.outcomes backends.protocol backends.xla_policy",
-    "backends backends.tf backends.jax app.state",
+    "arguments fallback models solvers backends.outcomes backends.protocol backends.xla_policy",
+    "backends backends.tf backends.jax app.state app.crash_log",
     "planning",
     "training frontiers doctor listing",
     "jax largest charts",

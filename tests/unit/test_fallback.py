@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,13 +56,17 @@ def test_what_nobody_expected_is_named_and_logged(
 ) -> None:
     caplog.set_level(logging.DEBUG, "checkmate.fallback")
     said = failing(error)
-    assert said.startswith(f"this step cannot be scheduled: {why}. It trains as before. To change that, ")
-    assert "please report this fault of checkmate" in said
+    said, _, path = said.partition(", and attach ")
+    assert said == (
+        f"this step cannot be scheduled: unexpected {why}. It trains as before. "
+        "To change that, please report this fault of checkmate"
+    )
+    assert "raise error" in Path(path.rstrip(".")).read_text()
     assert caplog.records[0].exc_info[1] is error
     assert len(said.partition("as before.")[0].split()) <= 30
     with pytest.raises(PlanningError) as caught:
         failing(error, on_miss=OnMiss.RAISE)
-    assert str(caught.value) == why and caught.value.__cause__ is error
+    assert str(caught.value) == f"unexpected {why}" and caught.value.__cause__ is error
 
 
 def test_an_interrupt_passes() -> None:

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from checkmate.backends.tf.environment import import_quickly
-from checkmate.backends.tf.tasks import TaskFiles
-from checkmate.errors import CheckmateError
+from checkmate.backends.tf.tasks import EXHAUSTED, TaskFiles
+from checkmate.machine.fault_report import as_known
 from checkmate.machine.garbage import hide_all
 from checkmate.processes.own import die_with_parent, end_with_parent
 from checkmate.progress import Progress
@@ -111,12 +111,15 @@ def do(files: TaskFiles, tasks: Tasks) -> int:
         found = work(task)
         for answer in found if isinstance(found, Iterator) else [found]:
             write({"ok": answer})
-    except CheckmateError as error:
+    except Exception as error:
+        if EXHAUSTED.search(traceback.format_exc()):
+            raise  # the parent sees it by what is printed
+        known = as_known(error)
         facts = {
-            "type": type(error).__name__,
-            "message": str(error),
-            "hint": error.hint,
-            "details": error.details,
+            "type": type(known).__name__,
+            "message": str(known),
+            "hint": known.hint,
+            "details": known.details,
         }
         write({"error": facts})
     return 0

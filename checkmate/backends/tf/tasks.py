@@ -33,7 +33,7 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 # The signals that end TensorFlow on a CPU that has no more memory.
 _OUT_OF_MEMORY = ("SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
 # How the last line of a traceback begins then.
-_EXHAUSTED = re.compile(r"^(MemoryError|.*\bResourceExhaustedError\b)", re.MULTILINE)
+EXHAUSTED = re.compile(r"^(MemoryError|.*\bResourceExhaustedError\b)", re.MULTILINE)
 _GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA, AMD, either in WSL
 _CORES = 4  # from which on a process may import while another one measures
 _MOST = 2  # servers, or processes that wait: for default kernels and for exact ones
@@ -201,7 +201,7 @@ def error_without_answer(who: str, output: str, code: int) -> CheckmateError:
     if name in _OUT_OF_MEMORY:
         sentence = f"{who} was ended by {name}, as happens when memory runs out"
         return StepTooLargeError(sentence, hint="try a smaller batch", details=details)
-    if _EXHAUSTED.search(output):
+    if EXHAUSTED.search(output):
         sentence = f"{who} ran out of memory: {lines[-1][:300]}"
         return StepTooLargeError(sentence, hint="try a smaller batch", details=details)
     return WorkerDiedError(

@@ -104,14 +104,12 @@ def answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Message:
     return channel.messages[0]
 
 
-def test_a_fault_inside_is_an_answer_and_its_traceback_is_logged(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_inside_is_an_answer_that_names_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
     message = answered(monkeypatch, RuntimeError("boom"))
     assert isinstance(message, JobFailed) and message.job == 3
-    assert message.message == "unexpected RuntimeError: boom" and "Copy report" in message.hint
-    logged = capsys.readouterr().err
-    assert "Traceback" in logged and "RuntimeError: boom" in logged
+    assert message.message == "unexpected RuntimeError: boom"
+    report = Path(message.hint.partition("attach ")[2]).read_text()
+    assert "Traceback" in report and "RuntimeError: boom" in report
 
 
 def test_an_error_that_the_user_can_mend_is_sent_unchanged(
