@@ -37,26 +37,19 @@ the calls. `…` stands for what Keras or TensorFlow said, and for names.
 PYTHON = (
     "rematerialize(model, 0.6)",
     'rematerialize(model, "60")',
-    'rematerialize(model, "-5MiB")',
     'rematerialize(model, "60 %%")',
-    "rematerialize(model, None)",
-    "rematerialize(model, 0)",
     "rematerialize(uncompiled, '1GiB')",
     "rematerialize('model.keras', '1GiB')",
     "rematerialize(step, '1GiB')",
     "rematerialize(compiled(run_eagerly=True), '1GiB')",
     "rematerialize(model, '1GiB', on_miss='nearest')",
-    "rematerialize(model, '1GiB', solver='fastest')",
     "rematerialize(model, '1GiB', options=30)",
-    "rematerialize(model, '1GiB', example=(x[:, :5], y))",
-    "rematerialize(model, '1GiB', example=x)",
     "rematerialize(model, '1GiB', example=(x, y[:8]))",
     "rematerialize(model, '1GiB', example=(x, y, None, None))",
     "rematerialize(model, '1GiB', example=dataset)",
     "rematerialize(model, '1GiB', example=(x[:0], y[:0]))",
     "rematerialize(frozen, '1GiB', example=(x, y))",
     "train_step(own_step, '1GiB')",
-    "train_step(model, '1GiB', target='gpu')",
     "rematerialize_function(step(x), '1GiB')",
     "rematerialize_function(model, '1GiB')",
     "rematerialize_function(generator, '1GiB', example=x)",
@@ -64,27 +57,21 @@ PYTHON = (
     "rematerialize_function(calls_compiled, '1GiB', example=x)",
     "rematerialize_function(step, '1GiB', example=(x, y))",
     "rematerialize_function(calls_python, '1GiB', example=x)",
-    "rematerialize_function(fails, '1GiB', example=x)",
 )
 
 COMMANDS = (
-    "run train.py:make --allow-code -o out --budget 0.6",
-    "run train.py:make --allow-code -o out --budget '60 %%'",
     "run train.py:make -o out --budget 60%",
     "run train.py --allow-code -o out --budget 60%",
     "run train.py:mke --allow-code -o out --budget 60%",
     "run trian.py:make --allow-code -o out --budget 60%",
     "run fails.py:make --allow-code -o out --budget 60%",
     "run train.py:generator --allow-code -o out --budget 60%",
-    "run train.py:nothing --allow-code -o out --budget 60%",
     "run train.py:step --allow-code -o out --budget 60%",
     "run train.py:words --allow-code --input-shape 32,32,3 -o out --budget 60%",
     "run train.py:large --allow-code -o out --budget 1MiB",
-    "profile train.py:make --allow-code -b 0 -o g.json",
     "profile train.py:make --allow-code -o nowhere/g.json",
     "profile train.py:make --allow-code --optimizer adamm -o g.json",
     "profile unt -o g.json",
-    "export train.py:make s.json -g g.json -o out --allow-code",
 )
 
 FILE = """import keras
@@ -101,9 +88,6 @@ def large():
 
 def generator():
     yield make()
-
-def nothing():
-    make()
 
 def step():
     return lambda images: images
@@ -156,9 +140,6 @@ def names() -> dict[str, Any]:
     def calls_python(batch: Any) -> Any:
         return tf.py_function(lambda value: value, [tf.reduce_mean(batch)], tf.float32)
 
-    def fails(batch: Any) -> Any:
-        raise KeyError("rate")
-
     own, frozen = OwnStep(name="own"), compiled()
     own.compile("adam")
     frozen.trainable = False
@@ -178,7 +159,7 @@ def names() -> dict[str, Any]:
             "own_step": own,
         },
         **{"frozen": frozen, "compiled": compiled, "dataset": tf.data.Dataset.from_tensors((x, y))},
-        **{"step": step, "generator": generator, "calls_python": calls_python, "fails": fails},
+        **{"step": step, "generator": generator, "calls_python": calls_python},
         "calls_compiled": calls_compiled,
         "concrete": tf.function(step).get_concrete_function(tf.constant(x)),
     }

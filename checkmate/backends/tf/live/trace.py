@@ -229,8 +229,7 @@ def live_step(
 
     with strategy.scope() if distributed else nullcontext(), _naming_shapes(layout):
         traced = trace_step(loaded, make, for_xla=for_xla)
-    if metrics:
-        require_repeatable(traced.ops, str(model.name))
+    require_repeatable(traced.ops, str(model.name))
     if tensors and not distributed:
         traced = with_seen_sizes(traced, lambda: tensors)
     fixed = {

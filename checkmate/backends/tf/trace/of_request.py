@@ -16,7 +16,7 @@ from checkmate.backends.tf.environment import allocator_note
 from checkmate.backends.tf.models.load import load_model
 from checkmate.backends.tf.models.own_step import naming
 from checkmate.backends.tf.trace.coarsen import FoldedStep, fold, fused
-from checkmate.backends.tf.trace.of_function import fixed_bytes, trace_own_step
+from checkmate.backends.tf.trace.of_function import fixed_bytes, require_repeatable, trace_own_step
 from checkmate.backends.tf.trace.seen_sizes import with_seen_sizes
 from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, trace_step
@@ -40,6 +40,7 @@ def trace_request(
         report(Progress("trace", message="tracing the training step"))
         if loaded.own is None:
             traced = trace_step(loaded, for_xla=loaded.jit_compiled, with_gradients=True)
+            require_repeatable(traced.ops, loaded.name)
         else:
             traced = trace_own_step(loaded)
     stop_if(cancelled)
