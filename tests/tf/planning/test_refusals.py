@@ -77,7 +77,6 @@ def writing_layer(): return model(middle=written)
 def wrong_loss(): return model(loss=lambda y, p: tf.matmul(p, tf.ones((3, 3))))
 def fails(): raise RuntimeError("no licence")
 def text_step(): return step(tf.strings.to_number), (tf.strings.as_string(X),)
-def sparse_step(): return step(tf.sparse.to_dense), (tf.sparse.from_dense(X),)
 def python_step(): return step(python), (X,)
 def compiled_step(): return step(tf.function(tf.tanh, jit_compile=True)), (X,)
 
@@ -94,14 +93,13 @@ REFUSED = {
     "ragged": "is ragged, so its size is not known",
     "text": "takes text, which has no size to plan with",
     "open_size": "with sizes left open besides the batch",
-    "data_sized": "so its size is not known before it runs",
+    "data_sized --target xla": "so its size is not known before it runs",
     "python_layer": "calls Python code each time",
     "queue_layer": "keeps state outside of variables (QueueEnqueueV2)",
     "writing_layer": "writes to files (WriteFile)",
     "wrong_loss": "could not be traced",
     "fails": "failed with RuntimeError: no licence",
-    "text_step": "the batch holds text",
-    "sparse_step": "the batch holds a sparse tensor",
+    "text_step": "holds text, which has no size to plan with",
     "python_step": "calls Python code each time",
     "compiled_step": "which is compiled with jit_compile=True",
 }

@@ -73,8 +73,7 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
     if most is None:
         raise DynamicShapeError(
             f"op {tensor.op.name!r} has output shape {tensor.shape}, so its size is not known before it runs",
-            hint="compute it with ops whose output shape follows from the shapes of their inputs, such as a "
-            "product with a mask in place of tf.boolean_mask",
+            hint='run it on one device with target="executor", where one run tells the size',
         )
     return most * int(tensor.dtype.size)
 
