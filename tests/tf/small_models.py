@@ -161,6 +161,30 @@ def noisy_loop():
     return _regression(inputs, layers.Dense(1)(NoisyLoop()(inputs)), "noisy_loop")
 
 
+class WritingLoop(layers.Layer):
+    """Write the averages of a normalization and the seed of a dropout, which is used outside too."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(128, 128), name="kernel")
+        self.norm, self.drop = layers.BatchNormalization(), layers.Dropout(0.2, seed=3)
+        self.norm.build((None, 128))
+
+    def call(self, inputs, training=None):
+        def step(i, x):
+            x = self.norm(tf.matmul(x, self.kernel), training=training)
+            return i + 1, self.drop(tf.tanh(x), training=training)
+
+        x = self.drop(inputs, training=training)
+        for _ in range(2):
+            x = tf.while_loop(lambda i, x: i < 16, step, (0, x))[1]
+        return self.drop(x, training=training)
+
+
+def writing_loop():
+    inputs = keras.Input((128,))
+    return _regression(inputs, layers.Dense(1)(WritingLoop()(inputs)), "writing_loop")
+
+
 def unrolled():
     inputs = keras.Input((8, 64))
     return _regression(inputs, layers.Dense(1)(layers.LSTM(128, unroll=True)(inputs)), "unrolled")

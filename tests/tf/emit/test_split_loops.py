@@ -21,8 +21,14 @@ from tests.tf.task_process import TaskProcess
 
 pytestmark = pytest.mark.heavy  # each emits a loop in parts
 
-PART = re.compile(r"while_(\d+)_of_(\d+)$")
-SPLIT = {"recurrent": (6, 6), "bidirectional": (6, 6, 6), "own_loop": (6,), "early_end": (6,)}
+PART = re.compile(r"while(?:_\d+)?_(\d+)_of_(\d+)$")
+SPLIT = {
+    "recurrent": (6, 6),
+    "bidirectional": (6, 6, 6),
+    "own_loop": (6,),
+    "early_end": (6,),
+    "writing_loop": (4, 4),
+}
 
 
 def request(name: str) -> ModelRequest:
@@ -47,7 +53,7 @@ def parts(graph: Graph) -> list[tuple[int, int]]:
     return [(int(each[1]), int(each[2])) for each in found if each]
 
 
-@pytest.mark.parametrize("name", ["recurrent", "own_loop", "early_end"])
+@pytest.mark.parametrize("name", ["recurrent", "own_loop", "early_end", "writing_loop"])
 def test_a_loop_becomes_parts_that_can_be_recomputed(name: str) -> None:
     graph = folded_model(name).graph
     assert sorted(parts(graph)) == sorted(

@@ -22,7 +22,7 @@ from checkmate.backends.tf.trace.loops import (
     step_of,
     value_of,
 )
-from checkmate.backends.tf.trace.walks import constant, source, without_identities
+from checkmate.backends.tf.trace.walks import constant, needed, source, without_identities
 
 _ASKS = frozenset({"TensorListLength", "TensorListElementShape"})
 _GETS = frozenset({"TensorListGetItem"})
@@ -59,7 +59,14 @@ class Loop:
 
     @cached_property
     def fixed(self) -> frozenset[int]:
-        return fixed_inputs(self.body)
+        return fixed_inputs(self.body) - self.writes.keys()
+
+    @cached_property
+    def writes(self) -> dict[int, tf.Operation]:
+        """The variables that each iteration reads and then writes once, by input number, with the writes: the
+        seed of a dropout, the averages of a batch normalization."""
+        found = {number: _write_of(place) for number, place in enumerate(self.body.inputs)}
+        return {number: write for number, write in found.items() if write is not None}
 
     @cached_property
     def indices(self) -> frozenset[int]:
@@ -111,6 +118,19 @@ class Loop:
             for user in self.users(number)
             if user.name != but
         )
+
+
+def _write_of(handle: tf.Tensor) -> tf.Operation | None:
+    users = [op for op in _users(handle) if op.type != "Identity"] if handle.dtype == tf.resource else []
+    reads = [op for op in users if op.type == "ReadVariableOp"]
+    write = next((op for op in users if op.type == "AssignVariableOp"), None)
+    if write is None or not reads or len(users) != len(reads) + 1:
+        return None
+    value, read = write.inputs[1], reads[0].outputs[0]
+    same = value.dtype == read.dtype and value.shape == read.shape and value.shape.is_fully_defined()
+    waited_for = [tensor for control in write.control_inputs for tensor in control.outputs]
+    before = needed([value, *waited_for], (), lambda tensor: tensor)
+    return write if same and all(op.name in before for op in reads) else None
 
 
 def _users(tensor: tf.Tensor) -> Iterator[tf.Operation]:

@@ -1,14 +1,15 @@
 """Copy a traced step with its loops split and free of variables.
 
 A loop that reads variables in each iteration is an op with side effects to TensorFlow. The copy reads them
-once, before the loop, and the loop can be run again. A loop whose lists hold much for its gradient becomes
+once, before the loop, and the loop can be run again. What each iteration writes goes from one to the next,
+and into the variable after the loop. A loop whose lists hold much for its gradient becomes
 several, and so does the loop of its gradient. Each part of the forward loop fills lists of its own for one
 part of the backward loop."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,7 +79,7 @@ def _splits(traced: TracedStep, loops: Mapping[str, Loop]) -> list[Split]:
     taken: set[str] = set()
     for name, loop in loops.items():
         trips = trip_count(loop.op)
-        if trips < _LEAST_TRIPS or reads_of(loop.body, loop.fixed) is None or name in taken:
+        if trips < _LEAST_TRIPS or reads_of(loop) is None or name in taken:
             continue
         count = min(_MOST_PARTS, round(trips**0.5))
         ends = tuple(trips * (number + 1) // count for number in range(count))
@@ -137,7 +138,8 @@ class _Rewriter:
         if op.name in self.loops:
             loop = self.loops[op.name]
             self.ends[op.name] = parts.copied(loop, controls)
-            for number in loop.fixed:  # read what goes into the loop; nothing of it lives in the loop
+            # Read what goes into the loop; nothing of it is made there.
+            for number in (*loop.fixed, *loop.writes):
                 if op.outputs[number].dtype != tf.variant:
                     self.made[op.outputs[number].name] = self.made[op.inputs[number].name]
         elif (joined := parts.joined(op)) is not None:
@@ -163,19 +165,25 @@ class _LoopParts:
         """Copy ``loop``; return its parts in the order in which they run, or the loop that stays whole."""
         maker = _LoopMaker(self.target, loop, self.made)
         split = next((each for each in self.splits if loop.op.name in each.roles), None)
+        inputs = maker.inputs(controls)
         if split is None:
-            found = [maker.make(maker.inputs(), controls, loop.op.name)]
+            found = [maker.make(inputs, controls, loop.op.name)]
         else:
-            found = self._parts(split, loop, maker, controls)
+            found = self._parts(split, loop, maker, inputs, controls)
         for old, new in zip(loop.op.outputs, found[-1].outputs, strict=True):
             self.made[old.name] = new
-        return found
+        return [*found, *maker.writes(inputs, found[-1].outputs, controls)]
 
     def _parts(
-        self, split: Split, loop: Loop, maker: _LoopMaker, controls: Sequence[tf.Operation]
+        self,
+        split: Split,
+        loop: Loop,
+        maker: _LoopMaker,
+        given: Sequence[tf.Tensor],
+        controls: Sequence[tf.Operation],
     ) -> list[tf.Operation]:
         backward, count, length = loop is not split.forward, len(split.ends), split.ends[-1]
-        state = maker.inputs()
+        state = list(given)
         found: list[tf.Operation] = []
         for number in reversed(range(count)) if backward else range(count):
             start, end = split.starts[number], split.ends[number]
@@ -292,21 +300,35 @@ class _LoopMaker:
         self.target, self.loop, self.made = target, loop, made
         inside = loop.condition.get_operations()
         free = not any(private.is_stateful(op) and op.type != "Placeholder" for op in inside)
-        found = reads_of(loop.body, loop.fixed) if free else None
+        found = reads_of(loop) if free else None
         self.stateless = found is not None
         self.values = found or {}
         self.functions: dict[str, str] = {}
         if self.values:
             self.functions = {"body": self._function("body"), "cond": self._function("cond")}
 
-    def inputs(self) -> list[tf.Tensor]:
+    def inputs(self, controls: Sequence[tf.Operation]) -> list[tf.Tensor]:
+        """Return what goes into the loop; what that writes is read after ``controls``."""
         found = [self.made[tensor.name] for tensor in self.loop.op.inputs]
         for number, read in self.values.items():
             name = f"{self.loop.op.name}/{read.op.name.rsplit('/', 1)[-1]}"
-            copy = private.create_op(self.target, read.op, [found[number]], [], name)
+            after = controls if number in self.loop.writes else ()
+            copy = private.create_op(self.target, read.op, [found[number]], after, name)
             private.keep_shape(read, copy.outputs[0])
             found[number] = copy.outputs[0]
         return found
+
+    def writes(
+        self, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
+    ) -> list[tf.Operation]:
+        """Write the ``outputs`` of the last part into the variables that ``inputs`` were read from."""
+        made = []
+        for number in self.loop.writes.keys() & self.values.keys():
+            read, write = inputs[number].op, self.loop.writes[number]
+            name = f"{self.loop.op.name}/{write.name.rsplit('/', 1)[-1]}"
+            given = [read.inputs[0], outputs[number]]
+            made.append(private.create_op(self.target, write, given, [*controls, read], name))
+        return made
 
     def make(
         self,
@@ -346,8 +368,11 @@ class _LoopMaker:
                 reads = _reads(function, number) if number in self.values else []
                 made |= {tensor.name: inputs[-1] for tensor in (place, *reads)}
             private.copy_functions(function, graph)
-            _copy_ops(graph, function, made)
+            writes = self.loop.writes if which == "body" else {}
+            _copy_ops(graph, function, made, {write.name for write in writes.values()})
             outputs = [made[tensor.name] for tensor in function.outputs]
+            for number, write in writes.items():
+                outputs[number] = made[write.inputs[1].name]
             if end is not None:
                 goes_on = tf.less(inputs[0], tf.constant(end, inputs[0].dtype))
                 outputs = [tf.logical_and(outputs[0], goes_on)]
@@ -356,20 +381,24 @@ class _LoopMaker:
         return private.add_function(self.target, self.loop.op.node_def.attr[which].func.name, build)
 
 
-def reads_of(body: Any, fixed: frozenset[int]) -> dict[int, tf.Tensor] | None:
-    """Return the variables that a loop's body only reads, by input number, each with what is read. None where
-    the body has any other side effect, or where a variable may differ between iterations."""
+def reads_of(loop: Loop) -> dict[int, tf.Tensor] | None:
+    """Return the variables that a loop's body reads, by input number, each with what is read. None where the
+    body has a side effect beside the loop's writes, or where a variable may differ between iterations
+    otherwise."""
+    body, known = loop.body, {*loop.fixed, *loop.writes}
+    writes = {write.name for write in loop.writes.values()}
     places = {id(place): number for number, place in enumerate(body.inputs)}
     found: dict[int, tf.Tensor] = {}
     for op in body.get_operations():
-        if not private.is_stateful(op) or op.type == "Placeholder":
+        if not private.is_stateful(op) or op.type == "Placeholder" or op.name in writes:
             continue
         number = places.get(id(without_identities(op.inputs[0]))) if op.inputs else None
-        if op.type != "ReadVariableOp" or number not in fixed or not op.outputs[0].shape.is_fully_defined():
+        if op.type != "ReadVariableOp" or number not in known or not op.outputs[0].shape.is_fully_defined():
             return None
         found[number] = op.outputs[0]
     for number in found:
-        others = {reader.type for reader in body.inputs[number].consumers()} - {"ReadVariableOp", "Identity"}
+        usual = {"ReadVariableOp", "Identity", *(["AssignVariableOp"] if number in loop.writes else [])}
+        others = {reader.type for reader in body.inputs[number].consumers()} - usual
         if others or any(read.dtype != found[number].dtype for read in _reads(body, number)):
             return None
     return found
@@ -383,11 +412,12 @@ def _reads(body: Any, number: int) -> list[tf.Tensor]:
     ]
 
 
-def _copy_ops(graph: Any, function: Any, made: dict[str, tf.Tensor]) -> None:
+def _copy_ops(graph: Any, function: Any, made: dict[str, tf.Tensor], without: Set[str]) -> None:
     copies: dict[str, tf.Operation] = {}
     ops = function.get_operations()
     for op in (ops[number] for number in execution_order(ops)):
-        if op.type == "Placeholder" or (op.outputs and all(tensor.name in made for tensor in op.outputs)):
+        known = op.type == "Placeholder" or op.name in without
+        if known or (op.outputs and all(tensor.name in made for tensor in op.outputs)):
             continue
         controls = [copies[control.name] for control in op.control_inputs if control.name in copies]
         copies[op.name] = private.copy_op(graph, op, made, controls, op.name)
