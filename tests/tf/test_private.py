@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,3 +192,16 @@ def test_a_traced_step_is_let_go_of_with_its_custom_gradients() -> None:
     weights = None
     gc.collect()
     assert graph() is None and variable() is None
+
+
+def test_a_saved_function_runs_the_first_that_takes_its_tensors(tmp_path: Path) -> None:
+    def times(factor: float, size: int | None) -> Any:
+        spec = tf.TensorSpec((size,), tf.float32)
+        return tf.function(lambda *given: factor * given[0], input_signature=[spec]).get_concrete_function()
+
+    module = tf.Module()
+    module.scaled = private.saved_as(lambda *given: given[0], [times(2.0, 3), times(5.0, None)])
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    assert loaded.scaled(np.ones(3, np.float32)).numpy().tolist() == [2.0] * 3
+    assert loaded.scaled(np.ones(2, np.float32)).numpy().tolist() == [5.0] * 2

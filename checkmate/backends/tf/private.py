@@ -60,6 +60,14 @@ def letting_go(body: Callable[..., Any]) -> Callable[..., Any]:
     return traced
 
 
+def saved_as(body: Callable[..., Any], functions: Sequence[Any]) -> Any:
+    """Return a function like ``body`` that a SavedModel keeps as these concrete ``functions``: the first that
+    takes the given tensors runs."""
+    function = tf.function(body, autograph=False)
+    function._list_all_concrete_functions_for_serialization = lambda: functions
+    return function
+
+
 def create_op(
     graph: Any,
     original: tf.Operation,

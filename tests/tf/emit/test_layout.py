@@ -157,7 +157,7 @@ def test_the_saved_step_keeps_the_marks(tmp_path: Path) -> None:
     folded, schedule = scheduled("residual")
     save_step(on_device(folded, CARD), schedule, tmp_path / "saved")
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
-    (function,) = loaded.train_step.concrete_functions
+    function = loaded.train_step.concrete_functions[0]
     before = placed(function)
     assert any(MARK in node.attr for node in before.definition.node)
     assert live_peak(before) == pytest.approx(live_peak(emitted("residual")), rel=0.05)

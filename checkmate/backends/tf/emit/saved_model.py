@@ -14,6 +14,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from checkmate.backends.tf import private
+from checkmate.backends.tf.emit.beside import (
+    any_batch,
+    by_output,
+    in_order,
+    inference,
+    named_variables,
+    plain_step,
+    smaller_batches,
+    with_casts,
+)
 from checkmate.backends.tf.emit.copies import EmittedOutputs
 from checkmate.backends.tf.emit.ordered import ordered_step
 from checkmate.backends.tf.emit.set_aside import SmallChunks
@@ -37,7 +48,7 @@ def require_no_xla(folded: FoldedStep) -> None:
         )
 
 
-def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
+def save_step(folded: FoldedStep, schedule: Schedule, directory: Path, *, alone: bool = False) -> None:
     """Write a SavedModel whose ``train_step(*inputs, *labels)`` runs ``schedule`` and updates the variables
     inside.
 
@@ -48,22 +59,20 @@ def save_step(folded: FoldedStep, schedule: Schedule, directory: Path) -> None:
     require_no_xla(folded)
     small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
     body = with_names(folded, ordered_step(folded, schedule))
-    save_function(folded, body, directory, small_chunks=small_chunks)
+    save_function(folded, body, directory, small_chunks=small_chunks, alone=alone)
 
 
 def with_names(
     folded: FoldedStep, step: Callable[..., EmittedOutputs]
 ) -> Callable[..., dict[str, tf.Tensor]]:
-    loaded, own = folded.traced.loaded, folded.traced.unplanned
-    names, count = output_names(loaded.model) if own is None else own.names, len(folded.traced.predictions)
-    if len(names) != count:  # a step of the user's own returns what it likes
-        names = [f"output_{number}" for number in range(count)]
-    has_loss = own is None or own.loss is not None
+    own = folded.traced.unplanned
 
     def train_step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = step(*tensors)
-        loss = {"loss": outputs.loss} if has_loss else {}
-        return {**loss, **dict(zip(names, outputs.predictions, strict=True))}
+        if own is None:
+            return {"loss": outputs.loss, **by_output(folded.traced.loaded.model, outputs.predictions)}
+        loss = {} if own.loss is None else {"loss": outputs.loss}
+        return {**loss, **dict(zip(own.names, outputs.predictions, strict=True))}
 
     return train_step
 
@@ -75,26 +84,53 @@ def save_function(
     *,
     small_chunks: SmallChunks | None = None,
     compiled: bool = False,
+    alone: bool = False,
 ) -> None:
     """Write ``body`` as the ``train_step`` of a SavedModel; an ExportError: TensorFlow could not.
 
     ``small_chunks`` are made when it is loaded. ``compiled``: XLA compiles it where it is first called.
+    ``alone``: to be measured, without all that is not needed for it.
     """
-    specs = argument_specs(folded)
-    function = tf.function(body, input_signature=specs, autograph=False, jit_compile=compiled or None)
+    specs, named = argument_specs(folded), named_variables(folded.traced.loaded)
+
+    def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Called in a function whose batch is open, it must not take another one.
+        return body(*(tf.ensure_shape(each, spec.shape) for each, spec in zip(tensors, specs, strict=True)))
+
+    function = tf.function(step, input_signature=specs, autograph=False, jit_compile=compiled or None)
     concrete = function.get_concrete_function()
     module = tf.Module()
-    module.train_step = function
-    module.state = list(folded.traced.variables)
+    module.train_step, signatures = function, {"train_step": concrete}
+    module.state = in_order(folded.traced.variables, named)
     if small_chunks is not None:
         module.small_chunks = small_chunks
+    if not alone:
+        module.train_step = _of_any_batch(folded, concrete, compiled=compiled)
+        for name, entry in inference(folded.traced.loaded, specs).items():
+            setattr(module, name, entry)
+            signatures[name] = entry.get_concrete_function()
+        for name, variables in named.items():
+            setattr(module, name, variables)
+        # A test_step may read what the step does not.
+        module.read = [variable for entry in signatures.values() for variable in entry.variables]
     try:
-        tf.saved_model.save(module, str(directory), signatures={"train_step": concrete})
+        tf.saved_model.save(module, str(directory), signatures=signatures)
     except (ValueError, AssertionError, TypeError, tf.errors.OpError) as error:
         raise ExportError(
             f"TensorFlow could not write the training step: {str(error).splitlines()[0][:300]}",
             hint="layers with lookup tables or other resources cannot be exported yet",
         ) from error
+
+
+def _of_any_batch(folded: FoldedStep, scheduled: Any, *, compiled: bool) -> Any:
+    """Return a function that is saved as ``scheduled``, with a plain step beside it for fewer examples."""
+    specs, size = argument_specs(folded), folded.traced.loaded.batch_size
+    plain = with_names(folded, plain_step(folded))
+    functions = with_casts(scheduled, specs)
+    smaller = smaller_batches(plain, specs, size, compiled=compiled)
+    if smaller is not None:
+        functions += with_casts(smaller, any_batch(specs, size))
+    return private.saved_as(plain, functions)
 
 
 def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
@@ -106,15 +142,6 @@ def argument_specs(folded: FoldedStep) -> list[tf.TensorSpec]:
     inputs = [tf.TensorSpec(s.shape, s.dtype, name=f"input_{i}") for i, s in enumerate(loaded.input_specs)]
     labels = [tf.TensorSpec(s.shape, s.dtype, name=f"label_{i}") for i, s in enumerate(loaded.label_specs)]
     return inputs + labels
-
-
-def output_names(model: Any) -> list[str]:
-    """One name per model output; none of them is ``loss``."""
-    count = len(model.outputs) if getattr(model, "outputs", None) else 1
-    named = [str(name) for name in getattr(model, "output_names", None) or []]
-    if len(named) != count or len(set(named)) != count:
-        named = [f"output_{i}" for i in range(count)]
-    return [f"output_{name}" if name == "loss" else name for name in named]
 
 
 def measure_reloaded(
@@ -150,8 +177,7 @@ def example_script(folded: FoldedStep, batch: Sequence[tf.Tensor]) -> str:
     for spec, tensor in zip(argument_specs(folded), batch, strict=True):
         values = tensor.numpy().astype(np.float64)
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
-        dtype = "float32" if spec.dtype == tf.bfloat16 else spec.dtype.name
-        rows.append((spec.name, tuple(spec.shape.as_list()), dtype, low, high))
+        rows.append((spec.name, tuple(spec.shape.as_list()), spec.dtype.name, low, high))
     listed = "\n".join(f"    {row!r}," for row in rows)
     origin = folded.graph.origin
     kernels = None if origin.target == Target.XLA else origin.kernels or None  # XLA has its own

@@ -44,9 +44,9 @@ def measure_elsewhere(
         np.savez(batch, **{f"{number:03d}": tensor.numpy() for number, tensor in enumerate(tensors)})
         try:
             if schedule is None:
-                save_function(step.folded, _plain(step), saved)
+                save_function(step.folded, _plain(step), saved, alone=True)
             else:
-                save_step(step.folded, schedule, saved)
+                save_step(step.folded, schedule, saved, alone=True)
             task = {
                 "do": "measure_saved",
                 "saved_model": str(saved),
