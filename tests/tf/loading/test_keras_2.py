@@ -73,7 +73,7 @@ def test_a_keras_archive_that_keras_3_cannot_read(tmp_path: Path) -> None:
 
 def test_an_hdf5_file(tmp_path: Path) -> None:
     error = refusal(ModelReadError, lambda: load(hdf5(tmp_path / "model.h5", "Custom>Adam")))
-    assert "'Custom>Adam'" in str(error) and "--optimizer" in error.hint
+    assert "'Custom>Adam'" in str(error) and "optimizer=" in error.hint
     assert "the file was saved by Keras 2 (tf_keras)" in load(tmp_path / "model.h5", optimizer="adam").notes
     assert not any("Keras 2" in note for note in load(keras_3(tmp_path)).notes)
 
