@@ -68,7 +68,7 @@ def smallest(program: Part, kind: str, seed: int) -> Part:
 def applied(state: State, part: Part, x: tf.Tensor) -> tf.Tensor:
     if part.kind in LEAVES:
         return LEAVES[part.kind](state, part.number, x)
-    bodies = [partial(applied, state, inside) for inside in part.parts]
+    bodies = [lambda value, inside=inside: applied(state, inside, value) for inside in part.parts]
     found = WRAPS[part.kind][1](state, part.number, bodies, x)
     return tf.ensure_shape(found, x.shape)
 

@@ -9,6 +9,8 @@ from random import Random
 import pytest
 
 from checkmate.backends.tf.environment import EXACT
+from checkmate.backends.tf.live.measure import ReadyStep, restored
+from checkmate.backends.tf.profiler import trace_run
 from checkmate.errors import TraceError
 from checkmate.ir import Phase
 from checkmate.planning.solving import keep_everything_peak, known_minimum
@@ -54,6 +56,21 @@ def test_what_a_layer_calls_is_scheduled_op_by_op() -> None:
     assert not any("PartitionedCall" in op.type for op in graph.ops)
     assert all(op.recomputable for op in graph.ops if op.phase is Phase.FORWARD)
     assert known_minimum(graph).bytes < keep_everything_peak(graph)
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["cond0(act0, then0(dense0, then0(dense1, dense2)))", "map0(while0(dense0))", "while0(while0(act0))"],
+)
+def test_what_loops_and_branches_inside_others_keep_is_counted(program: str) -> None:
+    step = PlainStep(parsed(program))
+    found, tensors = step.traced()
+    ready = ReadyStep(found, found.everything)
+    with restored(step.variables):
+        ready.run(tensors)
+        requested = trace_run(lambda: ready.run(tensors)[0].numpy(), device="cpu").requested_peak
+    predicted = keep_everything_peak(found.graph) - found.graph.fixed_bytes
+    assert 0.8 * predicted <= requested <= 1.03 * predicted
 
 
 def tried(first: int, count: int) -> dict[str, int]:

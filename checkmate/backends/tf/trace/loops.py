@@ -25,6 +25,8 @@ TRIPS = "_checkmate_trips"
 
 SUMS = frozenset({"Add", "AddV2"})
 _FILLED_FROM = frozenset({"TensorListFromTensor", "TensorListScatterV2"})
+_OPTIONAL = "OptionalFromValue"
+_GIVEN_OUT = frozenset({"TensorListGetItem", "OptionalGetValue"})  # what they read holds it
 _ADDED = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # the input that is added to the list
 
 
@@ -153,6 +155,8 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
     names of the tensors in use. A list has as many elements as it was reserved for (or the loop has trips),
     of the size of what the loop's body appends. Lists whose element cannot be found count as 0. So do those
     whose elements belong to another: a variable, or the state that another list keeps too."""
+    if is_branch(op):
+        return _kept_by_branches(op)
     body = loop_function(op) if is_loop(op) else None
     if body is None:
         return {}
@@ -180,7 +184,7 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
         if id(element) in places and element is without_identities(body.outputs[places[id(element)]]):
             continue  # the loop was given it, and hands it on
         elements = _elements(op.inputs[index]) or trips
-        size = tensor_bytes(appended) * (min(elements, trips) if TRIPS in op.node_def.attr else elements)
+        size = _element_bytes(appended) * (min(elements, trips) if TRIPS in op.node_def.attr else elements)
         # If the element comes from a list that the loop was given, that list's elements are in this one too.
         taken_off = element.op.type == "TensorListGetItem"
         origin = without_identities(element.op.inputs[0]) if taken_off else element
@@ -191,6 +195,39 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
         taken = place is not None and list_bytes(op.inputs[place]) == size
         found[index] = LoopList(size, place if taken else None)
     return found
+
+
+def _kept_by_branches(op: tf.Operation) -> dict[int, LoopList]:
+    """Return what the branches of ``op`` keep for their gradient. Each returns it as an optional, which the
+    other ones leave empty; what a branch was given or returns anyway is not counted, nor what a variable
+    holds."""
+    found: dict[int, LoopList] = {}
+    for body in _bodies(op):
+        counted = {_behind_views(tensor).name for tensor in (*body.inputs, *body.outputs)}
+        for number, output in enumerate(body.outputs):
+            optional = without_identities(output).op
+            if optional.type == _OPTIONAL:
+                (kept,) = map(_behind_views, optional.inputs)
+                free = kept.name in counted or kept.op.type == "ReadVariableOp"
+                before = found[number].bytes if number in found else 0
+                found[number] = LoopList(before if free else max(before, _size(kept)))
+                counted.add(kept.name)
+    return found
+
+
+def _behind_views(tensor: tf.Tensor) -> tf.Tensor:
+    while is_view(tensor.op):
+        tensor = tensor.op.inputs[tensor.value_index if tensor.op.type == "IdentityN" else 0]
+    return tensor
+
+
+def _element_bytes(tensor: tf.Tensor) -> int:
+    """Return the bytes of what is added to a list. It may be what an inner loop or branch keeps itself."""
+    if tensor.dtype != tf.variant:
+        return tensor_bytes(tensor)
+    element = without_identities(tensor)
+    inner = loop_lists(element.op, frozenset()).get(element.value_index)
+    return list_bytes(tensor) if inner is None else inner.bytes
 
 
 def _appended_tensor(returned: tf.Tensor) -> tf.Tensor | None:
@@ -213,9 +250,9 @@ def held_bytes(op: tf.Operation, kernels: Kernels, lists: Mapping[int, LoopList]
     """Return the bytes that ``op`` holds only while it runs, beside inputs, outputs and ``lists``.
     ``counted``: numbers of its inputs whose bytes count there: an element that is taken off such a list is
     freed."""
-    if is_branch(op):
-        outputs = sum(map(_size, op.outputs))
-        return max([0, *(_FunctionReplay(body, kernels).peak() - outputs for body in _branches(op))])
+    if is_branch(op) or _is_call(op):
+        outputs = sum(map(_size, op.outputs)) + sum(kept.bytes for kept in lists.values())
+        return max([0, *(_FunctionReplay(body, kernels).peak() - outputs for body in _bodies(op))])
     body = loop_function(op) if is_loop(op) else None
     if body is None:
         return scratch_bytes(op, kernels)
@@ -226,7 +263,11 @@ def held_bytes(op: tf.Operation, kernels: Kernels, lists: Mapping[int, LoopList]
     return max(0, _FunctionReplay(body, kernels, state, counted).peak() - added - returned)
 
 
-def _branches(op: tf.Operation) -> list[Any]:
+def _is_call(op: tf.Operation) -> bool:
+    return "f" in op.node_def.attr
+
+
+def _bodies(op: tf.Operation) -> list[Any]:
     bodies = (private.function_body(op.graph, name) for _, name in private.called_functions(op))
     return [body for body in bodies if body is not None]
 
@@ -236,8 +277,8 @@ def operations(op: tf.Operation) -> float:
     if is_loop(op):
         body = loop_function(op)
         return trip_count(op) * (0.0 if body is None else sum(map(operations, body.get_operations())))
-    if is_branch(op):
-        return max((sum(map(operations, body.get_operations())) for body in _branches(op)), default=0.0)
+    if is_branch(op) or _is_call(op):
+        return max((sum(map(operations, body.get_operations())) for body in _bodies(op)), default=0.0)
     counted = private.flops(op.graph, op)
     if counted is not None:
         return counted
@@ -282,12 +323,15 @@ class _FunctionReplay:
     def _follow(self, op: tf.Operation) -> None:
         if op.type in FIXED_TYPES or op.type in SHAPE_TYPES or op.type == "ReadVariableOp":
             return
+        lists = loop_lists(op, frozenset())
         for number, tensor in enumerate(op.outputs):
-            if is_view(op):
+            if number in lists:
+                self.root[tensor.name], self.size[tensor.name] = tensor.name, lists[number].bytes
+            elif is_view(op) or op.type == _OPTIONAL:
                 found = self.root.get(op.inputs[number if op.type == "IdentityN" else 0].name)
                 if found is not None:
                     self.root[tensor.name] = found
-            elif tensor.dtype not in HANDLES and op.type != "TensorListGetItem":
+            elif tensor.dtype not in HANDLES and op.type not in _GIVEN_OUT:
                 if op.type == "TensorListPopBack" and not self._taken_off(tensor):
                     continue
                 self.root[tensor.name], self.size[tensor.name] = tensor.name, _size(tensor)
@@ -320,6 +364,6 @@ def _needed_in_order(body: Any) -> list[tf.Operation]:
 
 def _size(tensor: tf.Tensor) -> int:
     try:
-        return tensor_bytes(tensor)
+        return _element_bytes(tensor)
     except DynamicShapeError:  # it counts as nothing
         return 0

@@ -34,7 +34,7 @@ FIXED_TYPES = frozenset({"Placeholder", "Const"})
 VIEW_TYPES = frozenset(
     {
         "Identity", "IdentityN", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient",
-        "CheckNumerics", "Bitcast", "PlaceholderWithDefault",
+        "CheckNumerics", "Bitcast", "PlaceholderWithDefault", "EnsureShape",
     }
 )  # fmt: skip
 SHAPE_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
