@@ -125,7 +125,9 @@ class PlainStep(NestedStep):
 
     def traced(self) -> tuple[LiveStep, list[tf.Tensor]]:
         layout, tensors = flatten_arguments(((self.x,), {}))
-        return any_step(lambda *given: self.plain(*layout.pack(given)[0]), ModelLike("step"), layout), tensors
+        return any_step(
+            lambda *given: self.plain(*layout.pack(given)[0]), ModelLike("step"), layout, tensors
+        ), tensors
 
 
 class _Layer(keras.layers.Layer):
@@ -162,7 +164,7 @@ class LayerStep(NestedStep):
 
     def traced(self) -> tuple[LiveStep, list[tf.Tensor]]:
         layout, tensors = flatten((self.x, np.zeros((ROWS, UNITS), np.float32)))
-        return live_step(self.model, layout), tensors
+        return live_step(self.model, layout, tensors), tensors
 
 
 _STEPS: Mapping[str, type[NestedStep]] = {PLAIN: PlainStep, LAYER: LayerStep}
