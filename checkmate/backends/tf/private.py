@@ -78,12 +78,13 @@ def create_op(
     preserved: bool = False,
     any_shape: bool = False,
     turned: Iterable[str] = (),
+    iterations: int = 1,
 ) -> tf.Operation:
     """Copy ``original`` into ``graph`` with other inputs, to run after ``control_inputs``. An ``IdentityN``
     may be copied for one of its tensors. ``preserved``: graph rewriting must leave the op as it is.
     ``any_shape``: it assigns a variable, whatever shape that has then. ``turned``: boolean attributes that
-    are the other way round in the copy."""
-    attributes = _attributes(original)
+    are the other way round in the copy. ``iterations``: how many of a loop may run at once."""
+    attributes = _attributes(original, iterations)
     if any_shape:
         attributes["validate_shape"] = AttrValue(b=False)
     for flag in turned:
@@ -127,13 +128,13 @@ def create_loop(
     return _created(graph, kind, inputs, control_inputs, name, dtypes, attributes)
 
 
-def _attributes(op: tf.Operation) -> dict[str, Any]:
+def _attributes(op: tf.Operation, iterations: int = 1) -> dict[str, Any]:
     attributes = {key: value for key, value in op.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
     if "parallel_iterations" in attributes:
         # A loop that runs ahead of its own accumulations holds the intermediates of many iterations at once
         # (measured on an LSTM: 43 MB instead of 3), by chance. One iteration at a time uses the memory that
-        # the graph says.
-        attributes["parallel_iterations"] = AttrValue(i=1)
+        # the graph says, and a few where there is room.
+        attributes["parallel_iterations"] = AttrValue(i=iterations)
     return attributes
 
 

@@ -7,7 +7,10 @@ from functools import lru_cache
 
 import pytest
 
+from checkmate.backends.tf.costs.profile import compile_step as profiled_step
+from checkmate.backends.tf.emit.ordered import iterations_at_once
 from checkmate.backends.tf.measure.concrete import compiled_step
+from checkmate.backends.tf.node_times import position_of
 from checkmate.backends.tf.trace import coarsen
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir import Graph, Phase, Schedule
@@ -118,3 +121,19 @@ def test_each_loop_waits_for_the_step_before() -> None:
     loops = [op for op in emitted if op.type == "StatelessWhile" and not op.name.startswith("step0/")]
     assert len(loops) > 24
     assert all(op.control_inputs for op in loops)
+
+
+def test_iterations_run_side_by_side_where_the_schedule_has_room() -> None:
+    folded = folded_model("recurrent")
+    graph, schedule = folded.graph, recompute_forward(folded.graph)
+    timeline = simulate(graph, schedule)
+    loops = ["While" in graph.ops[node].type for node in schedule.steps.tolist()]
+    wanted = iterations_at_once(folded, schedule)
+    assert max(wanted) > 1
+    for at_once, is_loop, live in zip(wanted, loops, timeline.live_bytes.tolist(), strict=True):
+        assert at_once == 1 or (is_loop and live < timeline.peak_bytes)
+    beside = compiled_step(folded, schedule.steps.tolist()), wanted
+    for emitted, at_once in (beside, (profiled_step(folded, schedule), [1] * len(wanted))):
+        loops_of = [op for op in emitted.graph.get_operations() if "While" in op.type]
+        told = {position_of(op.name): op.get_attr("parallel_iterations") for op in loops_of}
+        assert told and all(at_once[position] == each for position, each in told.items())

@@ -318,7 +318,7 @@ def _explained(what: str) -> Iterator[None]:
 
 
 def compile_step(folded: FoldedStep, schedule: Schedule) -> Any:
-    step = ordered_step(folded, schedule)
+    step = ordered_step(folded, schedule, in_turn=True)
 
     def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
         outputs: EmittedOutputs = step(*tensors)

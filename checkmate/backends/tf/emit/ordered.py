@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.tf import private
@@ -28,6 +29,7 @@ from checkmate.backends.tf.trace.op_kinds import OpKind, is_cube, transposed_inp
 from checkmate.backends.tf.trace.replica import exchange, exchange_of
 from checkmate.backends.tf.trace.walks import source
 from checkmate.ir import Device, Phase, Schedule
+from checkmate.memory.simulate import simulate
 
 # oneDNN hands these gradients what their forward op keeps for them, if they read that op's output directly.
 # It only adds an edge from the earlier op to the later one, so it makes no cycle. Without it the gradient of
@@ -36,6 +38,7 @@ PAIRED_TYPES = frozenset({"MaxPoolGrad", "MaxPool3DGrad", "LRNGrad"})
 # An op with this attribute can be rewritten if it reads or writes images or volumes. A dense bias cannot.
 _FORMAT = "data_format"
 _LEAST_RANK = 4
+_MOST_ITERATIONS = 4  # of a loop at once; more gained nothing
 # Powers that have a kernel of their own.
 _AS = {1.0: tf.identity, 2.0: tf.square, 0.5: tf.sqrt, -0.5: tf.math.rsqrt, -1.0: tf.math.reciprocal}
 
@@ -94,22 +97,41 @@ class StepGates:
 
 
 def ordered_step(
-    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False
+    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False, in_turn: bool = False
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled step as a function of flat inputs and labels, to be traced by ``tf.function``.
 
-    ``with_gradients`` keeps every gradient to the end, which changes the step's memory.
+    ``with_gradients`` keeps every gradient to the end, which changes the step's memory. ``in_turn``: no
+    iterations of a loop run side by side, so that what a loop is seen to hold is what it needs.
     """
     schedule.require_graph(folded.graph)
+    steps = schedule.steps.tolist()
+    iterations = [1] * len(steps) if in_turn else iterations_at_once(folded, schedule)
 
     def step(*tensors: tf.Tensor) -> EmittedOutputs:
         emitter = _Emitter(folded, tf.compat.v1.get_default_graph(), tensors)
-        for position, node in enumerate(schedule.steps.tolist()):
-            emitter.emit_node(position, node)
+        for position, (node, at_once) in enumerate(zip(steps, iterations, strict=True)):
+            emitter.emit_node(position, node, at_once)
         emitter.emit_side_effects()
         return emitter.outputs(with_gradients=with_gradients, last=emitter.last)
 
     return step
+
+
+def iterations_at_once(folded: FoldedStep, schedule: Schedule) -> list[int]:
+    """Return for each step how many iterations of its loops may run at once within the schedule's peak. Each
+    further one is taken to need what the whole step makes.
+    """
+    graph, steps, ops = folded.graph, schedule.steps.tolist(), folded.structure.ops
+    if graph.device_kind != "cpu":  # a GPU runs one kernel after another
+        return [1] * len(steps)
+    timeline = simulate(graph, schedule)
+    before = np.append(timeline.fixed_bytes, timeline.after_bytes[:-1])
+    made = timeline.live_bytes + timeline.taken_over - before
+    more = (timeline.peak_bytes - timeline.live_bytes) // np.maximum(made, 1)
+    loops = [any(is_loop(ops[member]) for member in members) for members in folded.nodes]
+    found = np.where(np.array(loops)[steps], np.minimum(1 + more, _MOST_ITERATIONS), 1)
+    return found.tolist()  # type: ignore[no-any-return]
 
 
 @dataclass(eq=False)
@@ -123,12 +145,14 @@ class _Emitter(Copies):
         super().__post_init__()
         self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
         self._late = False  # whether what is copied waits for the whole schedule
+        self._iterations = 1  # of a loop that may run at once
         self._in_variables = {update.ops[0]: update for update in self.structure.in_variables}
         self._rewrites = private.rewrites_graphs()
         self._exponents = exponents(self.structure, self._constant) if self._rewrites else {}
         self._assigned = {update.assign for update in self.structure.in_variables}
 
-    def emit_node(self, position: int, node: int) -> None:
+    def emit_node(self, position: int, node: int, iterations: int = 1) -> None:
+        self._iterations = iterations
         members = self.folded.nodes[node]
         self._enter(f"step{position}/{_leaf(self.folded.graph.ops[node].name)}")
         ops = self.structure.ops
@@ -261,6 +285,7 @@ class _Emitter(Copies):
             preserved=preserved,
             any_shape=index in self._assigned,
             turned=self._turned(original).values(),
+            iterations=self._iterations,
         )
 
     def _turned(self, original: tf.Operation) -> dict[int, str]:

@@ -48,17 +48,19 @@ def require_no_xla(folded: FoldedStep) -> None:
         )
 
 
-def save_step(folded: FoldedStep, schedule: Schedule, directory: Path, *, alone: bool = False) -> None:
+def save_step(
+    folded: FoldedStep, schedule: Schedule, directory: Path, *, alone: bool = False, in_turn: bool = False
+) -> None:
     """Write a SavedModel whose ``train_step(*inputs, *labels)`` runs ``schedule`` and updates the variables
     inside.
 
     It returns a dictionary: ``loss`` and the model's outputs by name. A step that is not Keras's own takes
     its tensors in their order there, and returns what it returns, by name, with a ``loss`` if any of that is
-    a number.
+    a number. ``in_turn``: as for ``ordered_step``.
     """
     require_no_xla(folded)
     small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
-    body = with_names(folded, ordered_step(folded, schedule))
+    body = with_names(folded, ordered_step(folded, schedule, in_turn=in_turn))
     save_function(folded, body, directory, small_chunks=small_chunks, alone=alone)
 
 

@@ -46,7 +46,7 @@ def measure_elsewhere(
             if schedule is None:
                 save_function(step.folded, _plain(step), saved, alone=True)
             else:
-                save_step(step.folded, schedule, saved, alone=True)
+                save_step(step.folded, schedule, saved, alone=True, in_turn=True)  # its scratch is learned
             task = {
                 "do": "measure_saved",
                 "saved_model": str(saved),

@@ -18,7 +18,7 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.learn import learned_by_op, learned_workspace, sizes_of_reserves
 from checkmate.backends.tf.devices import emitted, has_meter, peak_bytes, reset_peak, warms_up
-from checkmate.backends.tf.emit.ordered import ordered_step
+from checkmate.backends.tf.emit.ordered import iterations_at_once, ordered_step
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.memory_check import first_line_of
 from checkmate.backends.tf.node_times import node_seconds
@@ -74,16 +74,16 @@ class StepMeasurement:
 
 
 class ReadyStep:
-    """A step by a schedule, which is compiled when it first runs."""
+    """A step by a schedule, which is compiled when it first runs. ``in_turn``: as for ``ordered_step``."""
 
-    def __init__(self, step: LiveStep, schedule: Schedule) -> None:
-        self.step, self.schedule = step, schedule
+    def __init__(self, step: LiveStep, schedule: Schedule, *, in_turn: bool = False) -> None:
+        self.step, self.schedule, self.in_turn = step, schedule, in_turn
         self._function: Callable[..., Any] | None = None
 
     def compiled(self) -> Callable[..., Any]:
         """Return the step as a function of its arguments: the loss and all else that leaves the step."""
         if self._function is None:
-            emit = ordered_step(self.step.folded, self.schedule)
+            emit = ordered_step(self.step.folded, self.schedule, in_turn=self.in_turn)
 
             def body(*given: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
                 outputs = emit(*given)
@@ -131,6 +131,11 @@ def measure_scheduled(
         OutOfMemoryError. CycleError: TensorFlow rejects the emitted order. ProfileError: it could not be run.
     """
     step, steps = ready.step, ready.schedule.steps.tolist()
+    if costs and not ready.in_turn and max(iterations_at_once(step.folded, ready.schedule)) > 1:
+        in_turn = measure_scheduled(ReadyStep(step, ready.schedule, in_turn=True), tensors)
+        found = measure_scheduled(ready, tensors, costs=False, within=within)
+        known = ("node_seconds", "workspace", "reserves", "pieces")
+        return dataclasses.replace(found, **{name: getattr(in_turn, name) for name in known})
     times = _Costs(step.folded, steps)
     traces = _traces(step, ready.compiled, tensors, times if costs else _Peaks(within))
     if not costs:
