@@ -115,7 +115,7 @@ class PlanSearch:
         tried = self._known(earlier) or self._run(earlier, "an earlier schedule")
         if not self.fits(tried):
             return None
-        return self.plan_of(tried, f"{what_runs(self.trials.graph, tried)} (an earlier schedule fits)")
+        return self.plan_of(tried, f"{what_runs(self.trials, tried)} (an earlier schedule fits)")
 
     def first(self) -> StepPlan | None:
         """Run a first schedule, solved for on operation counts; return the plain plan if that fits."""
@@ -184,14 +184,12 @@ class PlanSearch:
 
     def so_far(self) -> StepPlan:
         """Return the cheapest plan that fits by now, with a sentence that the search goes on."""
-        fitting, graph = self.best_fitting(), self.trials.graph
+        fitting = self.best_fitting()
         assert fitting is not None
         plan = self.plan_of(fitting)
         peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed)
-        sentence = (
-            f"{plan.layout.describe()}: training begins with {what_runs(graph, fitting)}, peak {peak} of "
-            f"{budget}; a better schedule is sought meanwhile"
-        )
+        begun = f"training begins with {what_runs(self.trials, fitting)}, peak {peak} of {budget}"
+        sentence = f"{plan.layout.describe()}: {begun}; a better schedule is sought meanwhile"
         return dataclasses.replace(plan, sentence=sentence)
 
     def best_fitting(self) -> TriedStep | None:
@@ -230,7 +228,7 @@ class PlanSearch:
             return count
         return (
             f"{count}; so far {format_bytes(best.peak_bytes)} of {format_bytes(self.allowed)} are used, "
-            f"{what_runs(self.trials.graph, best)}"
+            f"{what_runs(self.trials, best)}"
         )
 
     def _first(self) -> Schedule:
@@ -278,7 +276,7 @@ class PlanSearch:
         trials = self.trials
         over = max(0, tried.peak_bytes - self.allowed)
         proof = self.least if self.proved else None
-        sentence = sentence_of(trials, tried, self.limit, proof, what or what_runs(trials.graph, tried))
+        sentence = sentence_of(trials, tried, self.limit, proof, what or what_runs(trials, tried))
         return StepPlan(
             trials.step.layout,
             trials.step,

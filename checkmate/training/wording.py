@@ -21,6 +21,7 @@ from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, f
 _LOG = logging.getLogger(__name__)
 _LOOPS = frozenset(("While", "StatelessWhile"))
 _PART = re.compile(r"_\d+_of_\d+$")  # how the name of a part of a split loop ends
+_FAR = 0.1  # of the plain step's time: a longer one is explained
 _MARGIN = 1.02  # of a measured peak: what a budget should allow, since the peak varies
 
 
@@ -104,23 +105,48 @@ def _further(trials: Trials, tried: TriedStep, limit: Limit) -> Iterator[str]:
     if tried.peak_bytes > limit.bytes and limit.words:
         yield f"the budget is {_base(trials, limit, format_bytes(limit.bytes))}"
     yield from limit.further
+    yield from _why_slower(trials, tried)
     if not trials.metered:
         yield f"the peak is {tried.found.source.value}"
         yield f"this process has no memory meter: {HOW_TO_METER}"
 
 
-def what_runs(graph: Graph, tried: TriedStep) -> str:
+def what_runs(trials: Trials, tried: TriedStep) -> str:
     if tried.schedule is None:
         return "plain training, without recomputation"
+    graph = trials.graph
     count = plural(len(tried.schedule.steps) - graph.n, "recomputation")
-    return f"{count}, {format_overhead(tried.cost(graph), graph.base_cost)} computation"
+    more, said = (
+        _more_seconds(trials, tried),
+        f"{count}, {format_overhead(tried.cost(graph), graph.base_cost)}",
+    )
+    return (
+        f"{said} time predicted" if more is None else f"{said} time predicted, {100 * more:+.0f} % measured"
+    )
+
+
+def _more_seconds(trials: Trials, tried: TriedStep) -> float | None:
+    """Return how much longer the step takes than the plain one, as a share; None: not both were measured."""
+    plain = 0.0 if trials.plain is None else trials.plain.found.seconds
+    return tried.found.seconds / plain - 1 if plain and tried.found.seconds else None
+
+
+def _why_slower(trials: Trials, tried: TriedStep) -> Iterator[str]:
+    more = _more_seconds(trials, tried)
+    if more is None or tried.schedule is None or trials.plain is None:
+        return
+    if more > tried.cost(trials.graph) / trials.graph.base_cost - 1 + _FAR:
+        ops = 100 * (tried.found.op_seconds / trials.plain.found.op_seconds - 1)
+        yield (
+            f"it takes more than was predicted: its ops take {ops:+.0f} % in all, and the rest is lost while "
+            "they wait for one another"
+        )
 
 
 def _over(tried: TriedStep, allowed: int) -> str:
     peak, budget = format_bytes_apart(tried.peak_bytes, allowed)
-    over = tried.peak_bytes - allowed
-    share = f"{100 * over / max(1, allowed):.1f} %"
-    return f"{_known(tried.found)} peak {peak}, {format_bytes(over)} ({share}) over the budget of {budget}"
+    share = f"{100 * (tried.peak_bytes / max(1, allowed) - 1):.1f} %"
+    return f"{_known(tried.found)} peak {peak}, {share} over the budget of {budget}"
 
 
 def _known(found: StepMeasurement) -> str:
@@ -179,7 +205,7 @@ def _loop(graph: Graph, tried: TriedStep | None) -> str:
 
 
 def remedy(peak_bytes: int) -> str:
-    return f"raise the budget to {format_bytes_up(int(peak_bytes * _MARGIN))} or more"
+    return f"raise the budget to {format_bytes_up(int(peak_bytes * _MARGIN))}"
 
 
 def not_planned(layout: BatchLayout, hint: str) -> UsageError:

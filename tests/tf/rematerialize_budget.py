@@ -36,7 +36,7 @@ def told(capfd: pytest.CaptureFixture[str]) -> list[str]:
 
 def advised(sentence: str) -> int:
     """Return the bytes that ``sentence`` says to raise the budget to."""
-    found = re.search(r"raise the budget to (\S+ \w+) or more", sentence)
+    found = re.search(r"raise the budget to (\S+ \w+)", sentence)
     assert found is not None, sentence
     return parse_bytes(found[1])
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,12 @@ class OpRun:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """The ops that ran in a step, ordered by start, and the events of the device's allocator, by time."""
+    """The ops that ran in a step, ordered by start, and the events of the device's allocator, by time.
+    ``seconds``: of the call; on a CPU those of its processors, which other programs change least."""
 
     runs: tuple[OpRun, ...]
     memory: tuple[MemoryEvent, ...]
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def seconds_by_op(self) -> Mapping[str, float]:
@@ -82,19 +85,22 @@ class StepTrace:
 
 def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
     """Profile one call of ``run``. ``device``: ``cpu`` or ``gpu``: whose allocator and kernels are wanted."""
+    clock = time.process_time if device == "cpu" else time.perf_counter
     # Without options: the defaults are what is wanted, and TensorFlow warns of each number that is given.
     with tempfile.TemporaryDirectory(prefix="checkmate-trace-") as folder:
         with private.without_notes():
             tf.profiler.experimental.start(folder)
+            begun = clock()
             try:
                 result = run()
+                seconds = clock() - begun
                 del result
             finally:
                 tf.profiler.experimental.stop()
         space = xplane_pb2.XSpace()
         for path in Path(folder).rglob("*.xplane.pb"):
             space.MergeFromString(path.read_bytes())
-    return read_trace(space, device)
+    return replace(read_trace(space, device), seconds=seconds)
 
 
 def read_trace(space: Any, device: str) -> StepTrace:

@@ -260,5 +260,5 @@ def test_an_allocator_that_shows_nothing_does_not_mean_a_peak_of_zero(
         return x + 1
 
     with pytest.raises(ProfileError, match="the GPU's allocator showed no requests") as raised:
-        live_measure._traces(cast(Any, Live), lambda _: add, [tf.zeros((2,))], live_measure._Peaks())
+        live_measure._traces(cast(Any, Live), lambda: add, [tf.zeros((2,))], live_measure._Peaks())
     assert "TF_GPU_ALLOCATOR" in raised.value.hint

@@ -23,7 +23,7 @@ def runs_until(known: _Peaks | _PlainPeaks | _Costs, peaks: list[int]) -> int:
 def test_a_step_over_the_budget_is_run_once() -> None:
     assert runs_until(_Peaks(100), [101, 0, 0]) == 1
     assert runs_until(_Peaks(100), [100, 101, 0]) == 2
-    assert runs_until(_Peaks(), [10**12, 0, 0]) == 2  # without a budget to hold it against
+    assert runs_until(_Peaks(), [10**12, 0, 0]) == 3  # without a budget to hold it against
 
 
 def test_plain_runs_go_on_where_their_peaks_differ() -> None:
@@ -32,12 +32,12 @@ def test_plain_runs_go_on_where_their_peaks_differ() -> None:
 
 
 def test_the_lowest_warm_peak_and_what_the_function_goes_on_holding_are_read() -> None:
-    def step(before: int, peak: int) -> StepTrace:
+    def step(before: int, peak: int, seconds: float) -> StepTrace:
         begin = MemoryEvent(0, 1, 1, before + 1, "op")
-        return StepTrace((), (begin, MemoryEvent(1, 1, 1, peak, "op")))
+        return StepTrace((), (begin, MemoryEvent(1, 1, 1, peak, "op")), seconds)
 
-    found = _measured([step(10, 40), step(30, 90), step(30, 80)], ())
-    assert (found.peak_bytes, found.least_bytes) == (90, 80)
+    found = _measured([step(10, 40, 1.0), step(30, 90, 3.0), step(30, 80, 2.0)], ())
+    assert (found.peak_bytes, found.least_bytes, found.seconds) == (90, 80, 2.0)
     assert (found.held_bytes, found.constant_bytes) == (10, 20)
 
 

@@ -29,7 +29,7 @@ class MadeUp:
 
     def __init__(self, lost: dict[int, int]) -> None:
         self.graph, self.step, self.report = GRAPH, SimpleNamespace(graph=GRAPH), silent
-        self.rate, self.held, self.carried = 1.0, 0, False
+        self.rate, self.held, self.carried, self.plain = 1.0, 0, False, None
         self.all: list[TriedStep] = []
         self._lost = lost  # of a schedule of so many steps
 

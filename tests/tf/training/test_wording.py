@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
 from checkmate.backends.tf.models.batch import flatten
 from checkmate.ir import Schedule
+from checkmate.memory.simulate import simulate
 from checkmate.training.limit import Limit, limit_of
 from checkmate.training.trials import TriedStep
 from checkmate.training.wording import impossible, nothing_to_save, sentence_of, what_runs, why_missed
@@ -23,7 +24,7 @@ from checkmate.units import parse_budget, parse_bytes
 from tests.generated_graphs import training_chain
 
 MIB = 2**20
-MOST = 30  # words in a line
+MOST = 31  # words in a line
 SIZE = r"([\d.,]+ [KMGT]?i?B)"
 BUDGET = re.compile(
     rf"peak {SIZE} of {SIZE} \((?:{SIZE}, )?60 % of the plain {SIZE}(?:, \+ {SIZE} of others)?\)"
@@ -70,12 +71,14 @@ def every_case() -> list[str]:
         (training_chain(4), in_a_loop()), sources, ((190, True), (240, True), (240, False))
     ):
         for limit, proof in itertools.product(limits, proofs if peak == 240 else (None,)):
-            trials = trials_of(graph=graph, metered=metered, held=limit.others)
-            measured = StepMeasurement(peak * MIB, limit.others, source=source)
+            measured = StepMeasurement(peak * MIB, limit.others, source=source, seconds=3.0, op_seconds=2.5)
+            quicker = StepMeasurement(293 * MIB, limit.others, seconds=2.0, op_seconds=2.0)
+            told = TriedStep(None, quicker, limit.others) if limit.words else None
+            trials = trials_of(graph=graph, metered=metered, held=limit.others, plain=told)
             tried = TriedStep(Schedule.of(graph, [*range(graph.n), 0]), measured, limit.others)
             plain = TriedStep(None, measured, limit.others)
-            found.append(sentence_of(trials, tried, limit, proof, what_runs(graph, tried)))
-        found.append(sentence_of(trials, plain, limit, proof, what_runs(graph, plain)))
+            found.append(sentence_of(trials, tried, limit, proof, what_runs(trials, tried)))
+        found.append(sentence_of(trials, plain, limit, proof, what_runs(trials, plain)))
         found.append(nothing_to_save(trials, plain, limit, 280 * MIB))
         for closest, proved in ((tried, False), (plain, True), (None, False)):
             error = impossible(trials, closest, limit.bytes, None, proved=proved)
@@ -83,11 +86,28 @@ def every_case() -> list[str]:
     return found
 
 
-def test_no_line_has_more_than_thirty_words() -> None:
+def test_no_line_has_more_than_thirty_one_words() -> None:
     lines = {line for text in every_case() for line in text.splitlines()}
     assert len(lines) > 40
     longest = max(lines, key=words)
     assert words(longest) <= MOST, longest
+
+
+def test_time_is_predicted_and_measured_and_a_gap_explained() -> None:
+    graph = training_chain(4)
+    plain = TriedStep(None, StepMeasurement(293 * MIB, 0, seconds=2.0, op_seconds=2.0), 0)
+    trials = trials_of(graph=graph, plain=plain)
+    schedule = Schedule.of(graph, [*range(graph.n), 0])
+    predicted = simulate(graph, schedule).cost / graph.base_cost
+    for seconds, far in ((2.0 * (predicted + 0.05), False), (2.0 * (predicted + 0.2), True)):
+        tried = TriedStep(schedule, StepMeasurement(190 * MIB, 0, seconds=seconds, op_seconds=2.1), 0)
+        line, *further = sentence_of(
+            trials, tried, Limit(197 * MIB), None, what_runs(trials, tried)
+        ).splitlines()
+        assert f"+{100 * (predicted - 1):.2f} % time predicted, {50 * seconds - 100:+.0f} % measured;" in line
+        assert any("its ops take +5 % in all" in each for each in further) == far
+    unknown = what_runs(trials_of(graph=graph), tried)
+    assert unknown.endswith("time predicted")
 
 
 def number(text: str) -> tuple[float, float]:

@@ -28,7 +28,7 @@ from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CycleError, ProfileError
 from checkmate.ir import Schedule
 
-_RUNS = 2  # the first is cold: its peak counts, its seconds do not
+_RUNS = 3  # the first is cold: its peak counts, its seconds do not
 # TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step. Where the
 # first few differ, more are run. In 24 runs of one step the peaks were 630 to 745 MiB.
 _PLAIN_RUNS, _MORE_PLAIN_RUNS, _ALIKE = 4, 8, 0.02
@@ -59,7 +59,8 @@ class StepMeasurement:
     ``constant_bytes``: what the step's function goes on holding between its runs. ``node_seconds``: per op of
     the graph, the least of the warm runs; empty for a step that is not scheduled. ``workspace``: op → bytes
     of scratch that the graph does not know of. ``reserves``: value → bytes, of those whose size no shape
-    tells. ``pieces``: op → the requests that its scratch is made of.
+    tells. ``pieces``: op → the requests that its scratch is made of. ``seconds``: the least of a warm
+    run, as a ``StepTrace`` has them, and what all ops took then (``op_seconds``); 0 where none ran.
     """
 
     peak_bytes: int
@@ -71,6 +72,8 @@ class StepMeasurement:
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     least_bytes: int = 0
     constant_bytes: int = 0
+    seconds: float = 0.0
+    op_seconds: float = 0.0
 
 
 class ReadyStep:
@@ -251,12 +254,15 @@ def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> StepMe
     peaks = [_peak(trace) for trace in traces]
     before = [_before(trace) for trace in traces if trace.memory]
     held = before[0] if before else 0
+    quickest = min(traces[1:], key=lambda trace: trace.seconds, default=None)
     return StepMeasurement(
         max(peaks, default=0),
         held,
         seconds,
         least_bytes=min(peaks[1:] or peaks, default=0),
         constant_bytes=max(0, before[-1] - held) if before else 0,
+        seconds=0.0 if quickest is None else quickest.seconds,
+        op_seconds=0.0 if quickest is None else sum(quickest.seconds_by_op.values()),
     )
 
 
