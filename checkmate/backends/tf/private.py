@@ -83,7 +83,7 @@ def create_op(
     """Copy ``original`` into ``graph`` with other inputs, to run after ``control_inputs``. An ``IdentityN``
     may be copied for one of its tensors. ``preserved``: graph rewriting must leave the op as it is.
     ``any_shape``: it assigns a variable, whatever shape that has then. ``turned``: boolean attributes that
-    are the other way round in the copy. ``iterations``: how many of a loop may run at once."""
+    are the other way round in the copy. ``iterations``: how many of a loop may run at once, at most."""
     attributes = _attributes(original, iterations)
     if any_shape:
         attributes["validate_shape"] = AttrValue(b=False)
@@ -128,13 +128,14 @@ def create_loop(
     return _created(graph, kind, inputs, control_inputs, name, dtypes, attributes)
 
 
-def _attributes(op: tf.Operation, iterations: int = 1) -> dict[str, Any]:
+def _attributes(op: tf.Operation, iterations: int | None = None) -> dict[str, Any]:
     attributes = {key: value for key, value in op.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
-    if "parallel_iterations" in attributes:
+    if "parallel_iterations" in attributes and iterations is not None:
         # A loop that runs ahead of its own accumulations holds the intermediates of many iterations at once
         # (measured on an LSTM: 43 MB instead of 3), by chance. One iteration at a time uses the memory that
-        # the graph says, and a few where there is room.
-        attributes["parallel_iterations"] = AttrValue(i=iterations)
+        # the graph says; more run where there is room.
+        as_traced = attributes["parallel_iterations"].i
+        attributes["parallel_iterations"] = AttrValue(i=min(as_traced, iterations))
     return attributes
 
 

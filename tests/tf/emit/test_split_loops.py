@@ -24,6 +24,7 @@ from tests.tf.task_process import TaskProcess
 
 pytestmark = pytest.mark.heavy  # each emits a loop in parts
 
+AS_TRACED = 32  # iterations at once, as Keras has it
 PART = re.compile(r"while(?:_\d+)?_(\d+)_of_(\d+)$")
 SPLIT = {
     "recurrent": (6, 6),
@@ -136,4 +137,4 @@ def test_iterations_run_side_by_side_where_the_schedule_has_room() -> None:
     for emitted, at_once in (beside, (profiled_step(folded, schedule), [1] * len(wanted))):
         loops_of = [op for op in emitted.graph.get_operations() if "While" in op.type]
         told = {position_of(op.name): op.get_attr("parallel_iterations") for op in loops_of}
-        assert told and all(at_once[position] == each for position, each in told.items())
+        assert told and all(min(at_once[position], AS_TRACED) == each for position, each in told.items())

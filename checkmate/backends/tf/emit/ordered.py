@@ -38,7 +38,6 @@ PAIRED_TYPES = frozenset({"MaxPoolGrad", "MaxPool3DGrad", "LRNGrad"})
 # An op with this attribute can be rewritten if it reads or writes images or volumes. A dense bias cannot.
 _FORMAT = "data_format"
 _LEAST_RANK = 4
-_MOST_ITERATIONS = 4  # of a loop at once; more gained nothing
 # Powers that have a kernel of their own.
 _AS = {1.0: tf.identity, 2.0: tf.square, 0.5: tf.sqrt, -0.5: tf.math.rsqrt, -1.0: tf.math.reciprocal}
 
@@ -130,7 +129,7 @@ def iterations_at_once(folded: FoldedStep, schedule: Schedule) -> list[int]:
     made = timeline.live_bytes + timeline.taken_over - before
     more = (timeline.peak_bytes - timeline.live_bytes) // np.maximum(made, 1)
     loops = [any(is_loop(ops[member]) for member in members) for members in folded.nodes]
-    found = np.where(np.array(loops)[steps], np.minimum(1 + more, _MOST_ITERATIONS), 1)
+    found = np.where(np.array(loops)[steps], 1 + more, 1)
     return found.tolist()  # type: ignore[no-any-return]
 
 
