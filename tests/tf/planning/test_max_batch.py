@@ -124,7 +124,7 @@ def test_a_step_that_would_take_too_long_is_not_measured(capsys: pytest.CaptureF
     assert code == 0 and told["batch"] is None and not told["cancelled"] and told["tried"] == []
     assert "--measure-limit" in told["why_not"]
     code = main(["max-batch", *MODEL, "--budget", "60MiB", "--fixed", "1MiB"])
-    assert "--fixed" in json.loads(capsys.readouterr().out)["measured"]["why_not"]
+    assert "its fixed bytes are not its own" in json.loads(capsys.readouterr().out)["measured"]["why_not"]
     code = main(["max-batch", *MODEL, "--budget", "8TiB", "--measure-limit", "90", "--max-overhead", "0"])
     told = json.loads(capsys.readouterr().out)["measured"]
     assert code == 0 and "a safe run needs" in told["why_not"] and told["tried"] == []
