@@ -162,7 +162,9 @@ def test_a_share_in_a_frozen_phase_does_not_end_the_script(capfd: pytest.Capture
 
 def peak_of(model: Any, count: int = 32) -> int:
     """Return what the allocator holds at most in a second epoch."""
-    x, y = data(count)
+    x, y = map(
+        tf.constant, data(count)
+    )  # arrays are copied to the device in one call of fit and not in another
     model.fit(x, y, batch_size=16, shuffle=False, verbose=0)
     gc.collect()
     tf.config.experimental.reset_memory_stats("CPU:0")

@@ -20,7 +20,8 @@ TRACED = """
 import json, sys
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
-from checkmate.backends.tf.measure.concrete import compiled_step, run_step
+from checkmate.backends.tf.costs.profile import compile_step
+from checkmate.backends.tf.measure.concrete import run_step, schedule_of
 from tests.tf.requested import predicted_requested
 from checkmate.backends.tf.profiler import trace_run
 from checkmate.backends.tf.trace.of_request import trace_request
@@ -30,7 +31,9 @@ request = ModelRequest(spec, batch, device="cpu", allow_code=True)
 folded = trace_request(request, report=silent, cancelled=never)
 found = []
 for steps in (list(range(folded.graph.n)), recompute_forward(folded.graph).steps.tolist()):
-    function, data = compiled_step(folded, steps), folded.traced.loaded.make_batch()
+    # One iteration of a loop at a time: how many run side by side varies, and with it what they hold.
+    function = compile_step(folded, schedule_of(folded, steps))
+    data = folded.traced.loaded.make_batch()
     run_step(function, data)
     traced = trace_run(lambda: run_step(function, data)[0].numpy(), device="cpu").requested_peak
     found.append((predicted_requested(folded, folded.graph, steps), traced))
