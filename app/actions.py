@@ -228,10 +228,6 @@ ACTIONS: tuple[Action, ...] = (
         Action("playback.last", "Last step"),
     ),
     *_listed(
-        Menu.PLAYBACK,
-        Action("playback.save", "Save playback as an animated picture…", "Ctrl+Shift+G", line_above=True),
-    ),
-    *_listed(
         Menu.VIEW,
         Action("view.search", "Search everything", "Ctrl+K"),
         Action("view.fit", "Fit the graph", "F", tip="Show all of it"),

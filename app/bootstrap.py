@@ -44,7 +44,6 @@ def explore(
     file: str | None,
     *,
     screenshot: Path | None = None,
-    animation: Path | None = None,
     figure: FigureFile | None = None,
     size: tuple[int, int] | None = None,
     theme: str | None = None,
@@ -55,8 +54,8 @@ def explore(
 ) -> int:
     """Open the window on ``file`` (or on nothing) and return its exit code.
 
-    With ``screenshot``, ``animation`` or ``figure``, solve for ``budget`` (60 % if none is given), write
-    these pictures, with the playhead on step ``at``, and leave. ``size``: of the window or of the animation.
+    With ``screenshot`` or ``figure``, solve for ``budget`` (60 % if none is given), write these pictures,
+    with the playhead on step ``at``, and leave. ``size``: of the window.
     The window asks before it runs the code of a ``file.py:function``, unless ``allow_code``.
 
     Raises:
@@ -68,7 +67,7 @@ def explore(
     """
     if file is not None:
         require_openable(file)
-    drawing = _require_pictures(file, screenshot, animation, size, figure)
+    drawing = _require_pictures(file, screenshot, figure)
     if drawing and file is not None:
         _require_drawable(file, allow_code=allow_code)
     if drawing:
@@ -79,8 +78,7 @@ def explore(
     settings = None if drawing else _settings()
     application, current = _start_application(theme, settings)
     window = _make_window(current, batch_size, settings)
-    wanted = size if size is not None and animation is None else None
-    window.place(QSize(*(wanted or _WINDOW)), anew=drawing or wanted is not None)
+    window.place(QSize(*(size or _WINDOW)), anew=drawing or size is not None)
     window.show()
     if file is not None and allow_code:
         window.trust(file)
@@ -89,7 +87,10 @@ def explore(
         try:
             _solve(window, file, budget or Budget(share=0.6))
             _go_to(window, at)
-            _save_pictures(window, screenshot, animation, size, figure)
+            if screenshot is not None:
+                _draw(window, screenshot)
+            if figure is not None:
+                window.explorer.figures.save(figure)
         finally:
             window.close()
         return 0
@@ -100,44 +101,14 @@ def explore(
     return int(application.exec())
 
 
-def _require_pictures(
-    file: str | None,
-    screenshot: Path | None,
-    animation: Path | None,
-    size: tuple[int, int] | None,
-    figure: FigureFile | None,
-) -> bool:
+def _require_pictures(file: str | None, screenshot: Path | None, figure: FigureFile | None) -> bool:
     """Whether any picture is wanted; an error where one cannot be written, before minutes of work."""
-    for wanted, verb in ((animation, "play"), (figure, "draw")):
-        if wanted is not None and file is None:
-            raise UsageError(f"there is nothing to {verb}", hint="name a model, a sample or a graph")
-    if animation is not None:
-        from checkmate.formats.animation import require_animation
-
-        if size is not None and (size[0] < 800 or size[1] < 520):
-            raise UsageError(
-                f"{size[0]}x{size[1]} is too small for graph, R and curve", hint="use at least 800x520"
-            )
-        require_animation(animation)
-    paths = [screenshot, animation, None if figure is None else figure.path]
+    if figure is not None and file is None:
+        raise UsageError("there is nothing to draw", hint="name a model, a sample or a graph")
+    paths = [screenshot, None if figure is None else figure.path]
     for path in filter(None, paths):
         require_writable(path)
     return any(paths)
-
-
-def _save_pictures(
-    window: MainWindow,
-    screenshot: Path | None,
-    animation: Path | None,
-    size: tuple[int, int] | None,
-    figure: FigureFile | None,
-) -> None:
-    if screenshot is not None:
-        _draw(window, screenshot)
-    if animation is not None:
-        _animate(window, animation, size)
-    if figure is not None:
-        window.explorer.figures.save(figure)
 
 
 def _require_qt(*, drawing: bool) -> None:
@@ -305,22 +276,3 @@ def _go_to(window: MainWindow, at: int | None) -> None:
     shown = window.session.exploration.shown
     if shown is not None:
         window.playhead.seek(shown.timeline.peak_step if at is None else at)
-
-
-def _animate(window: MainWindow, path: Path, size: tuple[int, int] | None) -> None:
-    from PySide6.QtCore import QEventLoop, QSize, QTimer
-
-    from app.views.pictures.film import SIZE
-
-    film, loop = window.explorer.film.film, QEventLoop()
-    said: list[tuple[str, str]] = []
-
-    def on_ended(sentence: str, hint: str) -> None:
-        said.append((sentence, hint))
-        loop.quit()
-
-    film.ended.connect(on_ended)
-    QTimer.singleShot(0, lambda: film.start(path, SIZE if size is None else QSize(*size)))
-    loop.exec()
-    if film.problem:
-        raise WindowUnavailableError(said[-1][0], hint=said[-1][1])

@@ -1,4 +1,4 @@
-"""How large a figure for a paper is, and which steps become pictures of a film."""
+"""How large a figure for a paper is."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-import numpy as np
-
 from checkmate.errors import UsageError
-from checkmate.ir import StageMatrices
 
 WORDS = 12.0  # pixels of a view's words; a figure is as many pixels wide as gives them the wanted size
 _POINTS = 72.0  # of an inch
@@ -107,29 +104,3 @@ def figure_file(path: Path, shows: str, width: str, points: float | None) -> Fig
     wide = Width[width.upper()]
     size = wide.usual_points if points is None else points
     return FigureFile(path, Shows(shows), Paper(wide, size))
-
-
-MOST_FRAMES = 200
-_LONGEST_MS = 12_000  # of all frames but the last
-_SLOWEST_MS, _FASTEST_MS = 160, 40  # a frame; several viewers slow down what is faster than 50 a second
-_LAST_MS = 1500  # long enough to be seen as the end before it starts over
-
-
-@dataclass(frozen=True)
-class Film:
-    """``steps[i]`` is seen for ``milliseconds[i]``. ``every``: stages from one picture to the next."""
-
-    steps: tuple[int, ...]
-    milliseconds: tuple[int, ...]
-    every: int
-
-
-def film(matrices: StageMatrices, peak_step: int, most: int = MOST_FRAMES) -> Film:
-    """A picture at the end of each stage; with more than ``most``, of every second, third, … one. The first
-    step, the last one and the step with the most live bytes are always among them."""
-    ends = np.append(np.flatnonzero(np.diff(matrices.stage_of_step)), len(matrices.stage_of_step) - 1)
-    every = -(-len(ends) // max(1, most - 3))
-    steps = sorted({0, peak_step, int(ends[-1]), *ends[every - 1 :: every].tolist()})
-    # GIF counts hundredths of a second.
-    each = max(_FASTEST_MS, min(_SLOWEST_MS, _LONGEST_MS // len(steps))) // 10 * 10
-    return Film(tuple(steps), (each,) * (len(steps) - 1) + (_LAST_MS,), every)

@@ -24,7 +24,7 @@ _TURN_S = 0.008  # of handling messages at a time; many at once must not hold up
 class WorkerProcess(QObject):
     """One child process that runs ``module``, restarted after a death, at most three times in a row.
 
-    ``name``, ``at_death``: what it is and what its death means, for the sentence.
+    ``name``: what it is, for the sentence that it died.
 
     Signals: ``received(message)``; ``died(sentence)`` when it ended by itself; ``logged(text)``: its stderr.
     """
@@ -33,16 +33,9 @@ class WorkerProcess(QObject):
     died = Signal(str)
     logged = Signal(str)
 
-    def __init__(
-        self,
-        name: str,
-        module: str,
-        parent: QObject | None = None,
-        *,
-        at_death: str = "Nothing was lost.",
-    ) -> None:
+    def __init__(self, name: str, module: str, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._name, self._module, self._at_death = name, module, at_death
+        self._name, self._module = name, module
         self._process: QProcess | None = None
         self._reader = WINDOW_MESSAGES.reader()
         self._waiting: deque[Message] = deque()
@@ -159,7 +152,7 @@ class WorkerProcess(QObject):
         self._restarts += 1
         if not self.failing:
             self.start()
-        self.died.emit(f"The {self._name} process ended ({why}). {self._at_death}")
+        self.died.emit(f"The {self._name} process ended ({why}). Nothing was lost.")
 
     def _on_silence(self) -> None:
         self._computed.append(seconds_computed(self.pid))
@@ -167,7 +160,7 @@ class WorkerProcess(QObject):
         if computes and len(self._computed) <= _MOST_LOOKS:
             self._silence.start(int(1000 * _LOOK_S))
             return
-        self._end(f"The {self._name} process did not answer and was ended. {self._at_death}")
+        self._end(f"The {self._name} process did not answer and was ended. Nothing was lost.")
 
     def _end(self, sentence: str) -> None:
         self.stop()

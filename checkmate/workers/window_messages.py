@@ -238,44 +238,6 @@ class CertificateWritten(Message):
     job: int
 
 
-# Animated pictures.
-
-
-class BeginAnimation(Message):
-    """Make an animated picture of the pictures that follow, numbered from 0.
-
-    The colours are chosen from the first ``samples`` pictures; then comes one frame for each of
-    ``milliseconds``, which say how long each is shown. ``colors``: red, green and blue of those that must be
-    exact.
-    """
-
-    path: Path
-    width: int
-    height: int
-    milliseconds: tuple[int, ...]
-    colors: tuple[tuple[int, int, int], ...]
-    samples: int
-
-
-class Picture(Message):
-    """The next sample or frame. RGB, 8 bit, rows without padding."""
-
-    number: int
-    pixels: bytes
-
-
-class FrameTaken(Message):
-    """``frames`` frames have been taken in; the window may send the next."""
-
-    frames: int
-
-
-class AnimationSaved(Message):
-    """The file is written; the message has its size in bytes."""
-
-    size_bytes: int
-
-
 # Models: what needs TensorFlow or JAX.
 
 

@@ -20,7 +20,7 @@ from checkmate.memory.placement import FIXED, place
 from checkmate.processes.messages import JobFailed
 from checkmate.units import format_bytes
 from tests.app.test_timeline import drag, drawn, move, on_curve, opened, turn
-from tests.app.windows import exploration_of
+from tests.app.windows import cursor_line, exploration_of
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph
 
@@ -130,7 +130,7 @@ def test_steps_are_below_each_other_and_zoom_together(window, qtbot) -> None:
     _, explorer = with_addresses(window, qtbot)
     curve, view, span = explorer.curve, explorer.allocator, explorer.span
     for step in (3, 40, 70):
-        assert abs(curve.cursor_line(step).x1() - view.cursor_line(step).x1()) <= 1
+        assert abs(cursor_line(curve, step).x1() - cursor_line(view, step).x1()) <= 1
     at = on_curve(view, 40)
     for _ in range(3):
         turn(view, at, 1)
@@ -146,7 +146,7 @@ def test_steps_are_below_each_other_and_zoom_together(window, qtbot) -> None:
     qtbot.keyClick(explorer.graph_view, Qt.Key.Key_T)
     settle(window, qtbot)
     assert view.getPlotItem().getAxis("bottom").labelText == "cost"
-    assert abs(curve.cursor_line(40).x1() - view.cursor_line(40).x1()) <= 1
+    assert abs(cursor_line(curve, 40).x1() - cursor_line(view, 40).x1()) <= 1
     drag(view, on_curve(view, 20), on_curve(view, 30))
     assert span.chosen == (20, 30) and view._chosen.isVisible() and curve._chosen.isVisible()
     qtbot.keyClick(view, Qt.Key.Key_Escape)
@@ -187,7 +187,7 @@ def test_gaps_say_how_much_is_free_and_how_split_it_is(window, qtbot) -> None:
     place = view.placed.placement
     step = int(np.argmax(place.free_chunks))
     assert place.free_chunks[step] > 1
-    line = view.cursor_line(step)
+    line = cursor_line(view, step)
     places = [QPointF(line.x1(), y) for y in np.arange(line.y1(), line.y2(), 1.0)]
     gaps = [at for at in places if view.owner_at(at) == NOTHING and view.step_at(at) == step]
     move(view.viewport(), gaps[-1].toPoint())

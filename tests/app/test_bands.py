@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QToolTip
 from app.presenters.bands import Bands, Grouping
 from checkmate.units import format_bytes
 from tests.app.test_timeline import drawn, move, on_curve, opened, turn
-from tests.app.windows import exploration_of
+from tests.app.windows import cursor_line, exploration_of
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, random_steps
 
@@ -61,7 +61,7 @@ def test_small_bands_are_drawn_with_those_of_their_group() -> None:
 
 def band_in_view(explorer, step: int) -> tuple[int, QPoint]:
     curve = explorer.curve
-    line = curve.cursor_line(step)
+    line = cursor_line(curve, step)
     places = [QPointF(line.x1(), y) for y in np.arange(line.y1(), line.y2(), 1.0)]
     found = [curve.owner_at(place) for place in places]
     bands = curve.answering

@@ -40,7 +40,7 @@ def test_words_stand_out_from_every_surface(theme: Theme) -> None:
 
 @both_themes
 def test_colored_words_stand_out(theme: Theme) -> None:
-    # The names of the rails, and what runs in the head of an animated picture.
+    # The names of the rails.
     assert least(theme, ("forward", "backward", "recomputed"), ("panel", "window"))[0] >= WORDS
     assert least(theme, ("text",), ("forward_fill", "backward_fill"))[0] >= WORDS
     assert least(theme, ("on_accent",), ("accent",))[0] >= WORDS

@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor
 from app.presenters.bands import Grouping
 from app.presenters.memory_curve import largest_op
 from app.theme import DARK, LIGHT, ThemeChoice
-from tests.app.windows import open_chain, pixels
+from tests.app.windows import cursor_line, open_chain, pixels
 
 pytestmark = pytest.mark.heavy  # every view in both themes
 
@@ -108,7 +108,7 @@ def check_marked(window, qtbot, op: int) -> None:
     curve = explorer.curve
     for step in np.flatnonzero(shown.schedule.steps == op).tolist():
         if step != window.playhead.step:  # whose own line lies above
-            x = round(curve.cursor_line(step).x1())
+            x = round(cursor_line(curve, step).x1())
             assert in_color(pixels(curve)[:, x - 2 : x + 3], theme.tokens["accent"]).any(axis=1).sum() > 30
     assert explorer.inspector.back.isVisible() and graph.ops[op].name in explorer.inspector._name.text()
 

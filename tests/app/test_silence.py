@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 import pytest
@@ -13,8 +12,6 @@ from app.models.placements import Placing
 from app.models.scales import SizeTracer
 from app.models.solving import Checking, SolverClient
 from app.presenters.sizes import BatchQuestion
-from app.theme import CurrentTheme, ThemeChoice
-from app.views.pictures import film
 from app.workers import client as clients
 from app.workers import process
 from app.workers.process import WorkerProcess
@@ -192,19 +189,3 @@ def test_a_trace_at_another_size_that_is_never_answered_fails(qtbot, module) -> 
         tracer.ask(ModelRequest("unet"))
     assert "did not answer" in said[0]
     tracer.close()
-
-
-@pytest.mark.parametrize("written", [False, True])
-def test_a_lost_film_says_if_it_was_saved(qtbot, module, exploration, monkeypatch, tmp_path, written) -> None:
-    monkeypatch.setattr(film, "SILENT_S", 0.3)
-    path, said = tmp_path / "film.gif", []
-    path.write_bytes(b"an older picture")
-    save = f"open({str(path)!r}, 'wb').write(b'a new one'); raise SystemExit(3)"
-    command = [sys.executable, "-m", module(save if written else SILENT)]
-    monkeypatch.setattr(process, "module_command", lambda name: command)
-    making = film.PlaybackFilm(exploration, CurrentTheme(ThemeChoice.LIGHT))
-    making.ended.connect(lambda sentence, hint: said.append(sentence))
-    with qtbot.waitSignal(making.ended, timeout=20000):
-        making.start(path)
-    assert ("was written before that" in said[0]) is written
-    assert ("Nothing was written" in said[0]) is not written and making.problem

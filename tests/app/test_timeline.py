@@ -14,7 +14,7 @@ from checkmate import planning
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats.graph import read_graph
 from checkmate.units import format_bytes
-from tests.app.windows import exploration_of, training_chain
+from tests.app.windows import cursor_line, exploration_of, training_chain
 from tests.generated_graphs import training_dag
 
 # What this platform says when a tooltip comes up.
@@ -42,7 +42,7 @@ def drawn(window, qtbot) -> None:
 
 
 def on_curve(curve, step: float) -> QPoint:
-    line = curve.cursor_line(step)
+    line = cursor_line(curve, step)
     return QPointF(line.x1(), line.center().y()).toPoint()
 
 

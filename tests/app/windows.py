@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QLineF, QPointF, Qt
 from PySide6.QtGui import QAction, QImage
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
@@ -13,6 +13,7 @@ from app.models.session import Session
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.panels.op_tables import LinkTable
+from app.views.timeline.pointed_plot import PointedPlot
 from app.views.window.main_window import MainWindow
 from checkmate import planning
 from checkmate.ir import Graph, GraphBuilder, Phase
@@ -100,3 +101,11 @@ def link_texts(table: LinkTable) -> list[tuple[str, str, str, str]]:
     """Role, name, figure and detail of each link in a table of the inspector."""
     lines = table.lines[: len(table.links)]
     return [(one.role.text(), one.name.whole, one.figure.text(), one.detail.text()) for one in lines]
+
+
+def cursor_line(plot: PointedPlot, step: int) -> QLineF:
+    """Return where the line of ``step`` is, in the plot's pixels."""
+    box = plot.getPlotItem().vb
+    x = plot.mapFromScene(box.mapViewToScene(QPointF(plot._place_of(step), 0.0))).x()
+    area = plot.mapFromScene(box.sceneBoundingRect()).boundingRect()
+    return QLineF(x, area.top(), x, area.bottom())

@@ -36,7 +36,6 @@ UNWRITABLE = [
     "report . -o /proc/out",
     "explore unet --screenshot /proc/out",
     "explore unet --figure /proc/out.pdf",
-    "explore unet --animation /proc/out.gif",
     "doctor --prove -o /proc/out",
 ]
 

@@ -1,4 +1,4 @@
-"""Conversations about models, proofs and pictures, judged by their end.
+"""Conversations about models and proofs, judged by their end.
 
 ``talk(patience)`` is as in ``tests.faults.protocols``. A profile and an export have no limit of time: where
 their end was lost, *Cancel* must end them.
@@ -198,42 +198,3 @@ def _certified(path: Path, budget: int, said: bool) -> str:
     if cost is None or cost > least_cost(8, data["budget_bytes"]) * ROUNDING:
         return f"it proves {cost} for {budget}"
     return ""
-
-
-def make_films(patience: float) -> str:
-    application()
-    from PySide6.QtCore import QSize
-
-    from app.models.exploration import Exploration
-    from app.theme import CurrentTheme, ThemeChoice
-    from app.views.pictures.film import PlaybackFilm
-
-    exploration = Exploration()
-    exploration.set_graph(small())
-    making, said = PlaybackFilm(exploration, CurrentTheme(ThemeChoice.LIGHT)), list[str]()
-    making.ended.connect(lambda sentence, hint: said.append(sentence))
-    with tempfile.TemporaryDirectory() as folder:
-        for most in (5, 7):
-            path = Path(folder) / f"{most}.gif"
-            said.clear()
-            making.start(path, QSize(320, 240), most)
-            frames = len(making._film.steps)
-            if not until(lambda: bool(said), patience, turn):
-                making.cancel()
-                return "the picture never came"
-            broken = _filmed(path, frames, said[0], problem=making.problem)
-            if broken:
-                return broken
-    return ""
-
-
-def _filmed(path: Path, frames: int, said: str, *, problem: bool) -> str:
-    from PIL import Image
-
-    if not path.exists():
-        return "" if problem else "it is called saved, and nothing is there"
-    if "Nothing was written" in said:
-        return "it is said that nothing was written, and a picture is there"
-    with Image.open(path) as picture:
-        found = int(getattr(picture, "n_frames", 1))
-    return "" if found == frames else f"{found} frames of {frames}"

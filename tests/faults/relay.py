@@ -26,7 +26,7 @@ LIE = "lie about "
 DIRECTIONS = ("to", "from")  # to the child, from the child
 ENDS = frozenset(
     {"ProofEnded", "SolveEnded", "Checked", "Placed", "LargestBatchFound", "CertificateWritten",
-     "AnimationSaved", "ProfiledGraph", "Exported", "JobFailed", "FrameTaken"}
+     "ProfiledGraph", "Exported", "JobFailed"}
 )  # fmt: skip
 # Claims of an answer, and a false value of each.
 CLAIMS: dict[str, Callable[[Any], Any]] = {

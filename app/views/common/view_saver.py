@@ -21,7 +21,6 @@ from app.views.common.widgets import ask_target, open_below, push_button
 from checkmate.errors import CheckmateError, UsageError
 from checkmate.formats.files import write_bytes
 
-MenuEntry = tuple[str, Callable[[], None]]
 PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
 
 
@@ -58,11 +57,9 @@ class ViewSaver(QObject):
         """Return the views that are there; others have no picture."""
         return _there(self._views)
 
-    def add_menu(self, panel: Panel, *views: SavableView, more: Sequence[MenuEntry] = ()) -> None:
-        """Add a button with a menu for some views. ``more``: further entries, as (words, what they do)."""
-
+    def add_menu(self, panel: Panel, *views: SavableView) -> None:
         def offer() -> None:
-            self._menu = self.menu_of(*views, more=more)  # kept while it is open
+            self._menu = self.menu_of(*views)  # kept while it is open
             open_below(self._menu, opener)
 
         self._views += views
@@ -71,7 +68,7 @@ class ViewSaver(QObject):
         opener.setAccessibleName(f"{panel.accessibleName()}: {tip[0].lower()}{tip[1:]}")
         panel.head.addWidget(opener)
 
-    def menu_of(self, *views: SavableView, more: Sequence[MenuEntry] = ()) -> QMenu:
+    def menu_of(self, *views: SavableView) -> QMenu:
         menu = QMenu()
         there = _there(views)
         for view in there:
@@ -82,8 +79,6 @@ class ViewSaver(QObject):
                 part.addAction("Save for a paper…", partial(self.figure_wanted.emit, view.figure))
             part.addAction("Copy data", partial(self.copy_data, view))
             part.addAction("Save data…", partial(self._ask_data, view))
-        for text, run in more:
-            menu.addAction(text, run)
         return menu
 
     def copy_picture(self, view: SavableView) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QLineF, QPointF, Qt
+from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import (
     QFocusEvent,
     QFont,
@@ -155,12 +155,6 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
                 item.setExportMode(True, {"antialias": True})
             if isinstance(item, pg.TextItem):
                 item.setFont(font)
-
-    def cursor_line(self, step: int) -> QLineF:
-        box = self.getPlotItem().vb
-        x = self.mapFromScene(box.mapViewToScene(QPointF(self._place_of(step), 0.0))).x()
-        area = self.mapFromScene(box.sceneBoundingRect()).boundingRect()
-        return QLineF(x, area.top(), x, area.bottom())
 
     def _draw(self) -> None:
         raise NotImplementedError

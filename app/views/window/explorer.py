@@ -6,7 +6,6 @@ import numpy as np
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QSplitter, QWidget
 
-from app.actions import action
 from app.models.placements import MemoryLines, Placing
 from app.models.undo import ListEdits, ShownEdits
 from app.presenters.paper import FigureFile, Shows
@@ -28,14 +27,13 @@ from app.views.panels.layers_panel import LayersPanel
 from app.views.panels.schedules_panel import SchedulesPanel
 from app.views.panels.size_rows import BatchRow, InputRow
 from app.views.panels.solving_panel import SolvingPanel
-from app.views.pictures.figures import Figures
-from app.views.pictures.film import FilmProgress
 from app.views.timeline.allocator_view import AllocatorView
 from app.views.timeline.curve_view import CurveView
 from app.views.timeline.matrix_view import MatrixView
 from app.views.timeline.timeline_bars import CompareBar, LinesMenu, SpanBar
 from app.views.timeline.transport import Transport
 from app.views.window.base_window import BaseWindow
+from app.views.window.figures import Figures
 from app.views.window.panel_area import PanelArea
 from checkmate.errors import CheckmateError
 
@@ -80,7 +78,6 @@ class Explorer(QWidget):
         self.turns = PaintTurns(views, self)
         self.saver = ViewSaver(session, theme, self.turns, self)
         self.figures = Figures(self.models, self.graph_view)
-        self.film = FilmProgress(session, theme, self)
         add_copy_save_menus(self.saver, self)
         self.setLayout(in_row(self.area, edges=(8, 8, 8, 8)))
         for button in self.findChildren(QAbstractButton):
@@ -265,7 +262,6 @@ def add_copy_save_menus(saver: ViewSaver, explorer: Explorer) -> None:
         SavableView("Addresses", explorer.allocator, explorer.allocator),
         SavableView("R", r, r, Shows.R),
         SavableView("S", s, s, Shows.S),
-        more=((action("playback.save").words, explorer.film.ask),),
     )
     add(explorer.budget, SavableView("Frontier", frontier, frontier, Shows.FRONTIER))
     add(explorer.solving, SavableView("Solving", docks["solving"], explorer.solving))

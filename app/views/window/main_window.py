@@ -105,7 +105,6 @@ class MainWindow(BaseWindow):
             "playback.peak": lambda: self.explorer.transport.go_to_peak(),
             "playback.first": playhead.first_step,
             "playback.last": playhead.last_step,
-            "playback.save": lambda: self.explorer.film.ask(),
         }
 
     def _view_handlers(self) -> dict[str, Handler]:
@@ -380,7 +379,7 @@ class MainWindow(BaseWindow):
         self.playhead.play(False)
         self._keep_place()
         views = self._explorer
-        owners = () if views is None else (views.inspector.hotspot, views.placing, views.film)
+        owners = () if views is None else (views.inspector.hotspot, views.placing)
         openers = self.records, self.comparing, self.batches, self.certifying
         for one in (*owners, *openers, self.batch_scale, self.input_scale, self.session):
             one.close()

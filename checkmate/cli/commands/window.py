@@ -17,17 +17,11 @@ def add_explore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--screenshot", type=Path, metavar="OUT.png", help="save a picture of the solved window and exit"
     )
-    parser.add_argument(
-        "--animation",
-        type=Path,
-        metavar="OUT.gif",
-        help="save the solved step's playback (.gif, .png, .webp) and exit",
-    )
     _add_figure(parser)
     parser.add_argument(
         "--size",
         type=common_options.window_size,
-        help="size in pixels (default: 1600x1000 for the window, 960x600 for the animation)",
+        help="size of the window in pixels (default 1600x1000)",
     )
     parser.add_argument(
         "--theme",
@@ -80,7 +74,6 @@ def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
     code = explore(
         options.file,
         screenshot=options.screenshot,
-        animation=options.animation,
         figure=figure,
         size=options.size,
         theme=options.theme,
@@ -89,9 +82,7 @@ def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
         batch_size=options.batch_size,
         allow_code=options.allow_code,
     )
-    written = [
-        str(path) for path in (options.screenshot, options.animation, options.figure) if path is not None
-    ]
+    written = [str(path) for path in (options.screenshot, options.figure) if path is not None]
     if written or options.json:
         facts = {"file": options.file, "written": written}
         output.show(options.json, facts, "\n".join(f"wrote {path}" for path in written))

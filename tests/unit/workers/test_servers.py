@@ -13,16 +13,12 @@ from checkmate.memory.placement import Placement
 from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, Message, pack_steps
 from checkmate.processes.serve import Inbox
 from checkmate.request import ModelRequest
-from checkmate.workers.animation import AnimationServer
 from checkmate.workers.device import DeviceServer
 from checkmate.workers.replays import ReplayServer
 from checkmate.workers.solver import SolverServer
 from checkmate.workers.window_messages import (
-    BeginAnimation,
     FindLeastMemory,
-    FrameTaken,
     GraphToReplay,
-    Picture,
     Placed,
     PlaceSchedule,
     Profile,
@@ -53,33 +49,6 @@ def test_an_outdated_schedule_is_not_placed_to_the_end() -> None:
     cancelled, answer = channel.messages
     assert cancelled == JobCancelled(1) and isinstance(answer, Placed) and answer.job == 2
     assert len(Placement.from_bytes(answer.placement).allocated) == graph.n
-
-
-def animated(path: Path, numbers: list[int]) -> list[Message]:
-    """What is said to a picture of one sample and three frames, with these numbers."""
-    channel = Sent()
-    server = AnimationServer(channel, Inbox())
-    server.answer(BeginAnimation(path, 4, 4, (10, 10, 10), ((255, 255, 255),), 1))
-    for number in numbers:
-        server.answer(Picture(number, bytes(3 * 4 * 4)))
-    return channel.messages
-
-
-def test_a_frame_before_the_beginning_is_refused() -> None:
-    channel = Sent()
-    AnimationServer(channel, Inbox()).answer(Picture(0, b"\0\0\0"))
-    (failed,) = channel.messages
-    assert isinstance(failed, JobFailed) and failed.message == "expected BeginAnimation, not Picture"
-
-
-@pytest.mark.parametrize("numbers", [[0, 1, 1], [1], [0, 2]], ids=["twice", "no first", "a gap"])
-def test_a_frame_that_is_lost_or_comes_twice_is_refused(numbers: list[int], tmp_path: Path) -> None:
-    path = tmp_path / "film.gif"
-    *taken, failed = animated(path, numbers)
-    assert isinstance(failed, JobFailed) and "expected picture" in failed.message
-    assert all(isinstance(one, FrameTaken) for one in taken) and not path.exists()
-    animated(path, [0, 1, 2, 3])
-    assert path.exists()
 
 
 def test_a_question_about_a_graph_that_was_lost_fails() -> None:
