@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkmate.errors import UsageError, one_line
+from checkmate.errors import one_line
 from checkmate.machine.device_memory import is_device
-from checkmate.progress import Cancelled, Report
+from checkmate.progress import Report
 from checkmate.request import ModelRequest, Target, parse_shape
 from checkmate.terminal import Interrupt
 from checkmate.units import Budget, parse_budget, parse_bytes, parse_overhead
 
 if TYPE_CHECKING:
     from checkmate.solvers.problem import SolveOptions
-    from checkmate.sweeps.engine import Pool
-    from checkmate.sweeps.journal import Journal
-
 
 ALLOW_CODE_HELP = "allow the model's own code to run; use it only for a file that you trust"
 _DIGITS = 18  # of a whole number; nothing is counted with more
@@ -183,11 +179,11 @@ def add_resources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed for all random choices (default 0)")
 
 
-def model_request(options: argparse.Namespace, model: str = "") -> ModelRequest:
+def model_request(options: argparse.Namespace) -> ModelRequest:
     from checkmate.arguments import request_of
 
     return request_of(
-        model or options.model,
+        options.model,
         batch_size=options.batch_size,
         loss=options.loss,
         optimizer=options.optimizer,
@@ -288,74 +284,3 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure all costs again, even those that are in the cost cache",
     )
-
-
-def add_engine(parser: argparse.ArgumentParser, *, why: str, moves: bool = True) -> None:
-    """``why``: what running several tasks at once does to this command."""
-    from checkmate.sweeps.engine import parse_engine
-
-    add = parser.add_argument_group("sweeps", why).add_argument
-    add(
-        "--engine",
-        type=typed(parse_engine),
-        metavar="WHERE",
-        help="where the solves run: processes, processes:N or dask://host:port; by default in this process",
-    )
-    add(
-        "--jobs",
-        type=positive,
-        metavar="N",
-        help="run at most this many solves at once (default: as many as the engine has room for)",
-    )
-    add(
-        "--journal",
-        type=Path,
-        metavar="FILE.jsonl",
-        help="write each finished solve to this file, and skip those that it already has",
-    )
-    if not moves:
-        return
-    add(
-        "--moves",
-        type=positive,
-        metavar="N",
-        help="end local-search after N moves, not by the clock; every machine then gives the same answer",
-    )
-
-
-def wants_engine(options: argparse.Namespace) -> bool:
-    return bool(options.engine or options.jobs or options.journal)
-
-
-@contextmanager
-def opened_sweep(options: argparse.Namespace, cancelled: Cancelled) -> Iterator[tuple[Pool, Journal | None]]:
-    """Yield the engine and the journal asked for. With a journal alone, one process runs at a time."""
-    from checkmate.sweeps.engine import Engine, open_pool
-    from checkmate.sweeps.journal import open_journal
-
-    engine: Engine = options.engine or Engine(count=options.jobs or 1)
-    with ExitStack() as stack:
-        journal = stack.enter_context(open_journal(options.journal)) if options.journal else None
-        pool = stack.enter_context(
-            open_pool(engine, jobs=options.jobs, workers=options.workers, cancelled=cancelled)
-        )
-        yield pool, journal
-
-
-def require_counting(options: argparse.Namespace, solvers: list[str]) -> None:
-    """Raise UsageError where --moves is given but cannot decide when to stop.
-
-    That is so where no solver counts moves, or where one searches until its time is up.
-    """
-    from checkmate.solvers.problem import SolverFeature
-    from checkmate.solvers.registry import find_solver
-
-    if options.moves is None:
-        return
-    features = {name: find_solver(name).features for name in solvers}
-    deaf = [name for name in solvers if SolverFeature.COUNTS_MOVES not in features[name]]
-    wrong = [name for name in deaf if SolverFeature.ANYTIME in features[name] or len(deaf) == len(solvers)]
-    if wrong:
-        raise UsageError(
-            f"solver {wrong[0]!r} does not count moves", hint="--moves is for --solver local-search"
-        )

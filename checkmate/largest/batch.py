@@ -48,9 +48,8 @@ class MaxBatch:
     batch larger than ``upper_batch``. ``cost_limit`` is in the unit of ``graph``. ``max_overhead``: a
     fraction of computing everything once; None: one forward pass. ``plain_batch``: the largest without
     recomputation, in the given order (0: none). ``baselines``: the largest found for each; None where none
-    above ``plain_batch`` was. ``unfinished``: those of them whose search was cut by its time. ``at_once``:
-    how many searches shared the cores. ``choices``: pairs of a batch and the extra cost (a fraction) of the
-    cheapest schedule found for it; both rise.
+    above ``plain_batch`` was. ``unfinished``: those of them whose search was cut by its time. ``choices``:
+    pairs of a batch and the extra cost (a fraction) of the cheapest schedule found for it; both rise.
     """
 
     graph: Graph
@@ -66,7 +65,6 @@ class MaxBatch:
     seconds: float
     cancelled: bool = False
     probes: int = 0
-    at_once: int = 1
     choices: tuple[tuple[int, float], ...] = ()
 
     @property

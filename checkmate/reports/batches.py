@@ -10,25 +10,9 @@ from checkmate.reports.html import Note, Section, Table
 from checkmate.units import NONE, format_bytes, format_overhead, format_seconds
 
 
-def one(path: Path, data: Any) -> list[Section]:
-    return [_section(Fields(path, data))]
-
-
-def several(path: Path, data: Any) -> list[Section]:
-    made: list[Section] = []
-    for place, told in enumerate(Fields(path, data).get("batches", list)):
-        fields = Fields(path, told, f"batches[{place}]")
-        if fields.get("batch", int, None) is None:
-            made.append(
-                Section(f"{fields.get('name', str)}: no batch", blocks=(Note((fields.get("message", str),)),))
-            )
-        else:
-            made.append(_section(fields))
-    return made
-
-
-def _section(fields: Fields) -> Section:
-    return _input(fields) if fields.get("dimension", str, "batch") == "input" else _batch(fields)
+def sections(path: Path, data: Any) -> list[Section]:
+    fields = Fields(path, data)
+    return [_input(fields) if fields.get("dimension", str, "batch") == "input" else _batch(fields)]
 
 
 def _measured(fields: Fields, unit: str) -> tuple[tuple[str, str], ...]:

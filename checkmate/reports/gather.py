@@ -26,8 +26,7 @@ Maker = Callable[[Path, Any], list[Section]]
 KINDS: dict[str, tuple[str, Maker]] = {
     "checkmate-frontier": ("frontier -o curve.json", curves.frontier),
     "checkmate-frontiers": ("frontier --json, of several graphs", curves.frontiers),
-    "checkmate-max-batch": ("max-batch --json", batches.one),
-    "checkmate-max-batches": ("max-batch --json, of several models", batches.several),
+    "checkmate-max-batch": ("max-batch --json", batches.sections),
     "checkmate-sweep": ("--journal of a sweep", curves.sweep),
     "checkmate-jax-export": ("export.json of a step of JAX", steps.jax_export),
     "checkmate-exploration": ("an exploration saved from the window", curves.exploration),
@@ -111,8 +110,6 @@ def load(path: Path) -> Loaded:
     kind = data.get("format") if isinstance(data, dict) else None
     if looks_like_node_link(data):
         kind = GRAPH
-    elif kind is None and isinstance(data, dict) and "upper_bound_batch" in data:
-        kind = "checkmate-max-batch"  # older files do not state their format
     if not isinstance(kind, str) or kind not in (*KINDS, *RUN):
         said = "has no field format" if kind is None else f"says its format is {str(kind)[:40]!r}"
         raise NotAResult(f"{path} is not a result: it {said}", hint=f"accepted: {ACCEPTED}")

@@ -91,36 +91,6 @@ def test_the_largest_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.heavy
-def test_several_on_an_engine_and_resumed(
-    tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for length in (3, 4):
-        write_graph(tmp_path / f"{length}.json", replace(training_chain(length, bytes_=12), batch_size=4))
-    graphs = [tmp_path / "3.json", tmp_path / "4.json"]
-    alone = [json.loads(call(graph, "--budget", 800, "--json")[1]) for graph in graphs]
-    out = ("-o", tmp_path / "{graph}-s.json")
-    sweep = ("--engine", "processes:2", "--journal", tmp_path / "sweep.jsonl", *out)
-    code, text, _ = call(*graphs, "--budget", 800, *sweep, "--json")
-    told = json.loads(text)
-    assert code == 0 and told["format"] == "checkmate-max-batches"
-    assert [found["batch"] for found in told["batches"]] == [found["batch"] for found in alone]
-    assert all(found["proved"] for found in told["batches"])
-    for name in ("3", "4"):
-        files = [str(tmp_path / f"{name}-s.graph.json"), str(tmp_path / f"{name}-s.json")]
-        assert main(["check", *files, "--budget", "800", "--quiet"]) == 0
-    capsys.readouterr()
-    from checkmate.sweeps.engine import ProcessPool
-
-    monkeypatch.setattr(ProcessPool, "submit", lambda *given: pytest.fail("it is in the journal"))
-    code, again, _ = call(*graphs, "--budget", 800, *sweep)
-    assert code == 0 and "up to 2 searches ran at once" in again and again.count("proved largest") == 2
-    assert call(*graphs, "--budget", 5)[0] == 3
-    assert "write {graph} in the file's name" in call(*graphs, "--budget", 800, "-o", tmp_path / "s.json")[2]
-    assert "two answers would go into" in call(graphs[0], graphs[0], "--budget", 800, *out)[2]
-    assert "takes one model" in call("paper.unet", "paper.fcn8", "--dimension", "input", "--budget", "1GB")[2]
-
-
-@pytest.mark.heavy
 def test_a_graph_file_cannot_be_measured(at_four: Path, call: Call) -> None:
     why = "a graph has no step to run; give the model itself"
     assert f"not measured: {why}" in call(at_four, "--budget", 800)[1]

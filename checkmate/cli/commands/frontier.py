@@ -14,7 +14,9 @@ from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.table import csv_text, facts, text
 from checkmate.graphs.by_name import read_or_build
 from checkmate.ir import Graph, SolveStatus
-from checkmate.solvers.registry import BASELINES
+from checkmate.solvers.problem import SolverFeature
+from checkmate.solvers.registry import BASELINES, find_solver
+from checkmate.sweeps.engine import parse_engine
 from checkmate.terminal import Interrupt
 from checkmate.units import Budget, parse_budget
 
@@ -84,17 +86,48 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help=f"the {ending} file to write, like -o",
         )
-    common_options.add_engine(
-        parser,
-        why="By default one process solves budget after budget, each from what its neighbours found: best "
+    _add_engine(parser)
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group(
+        "sweeps",
+        "By default one process solves budget after budget, each from what its neighbours found: best "
         "for one graph. On an engine every budget is solved by itself, with an even share of the time limit: "
         "for many graphs or cores, and for curves to repeat or resume. The lowest budget of a count is then "
         "the least memory that greedy reaches.",
+    ).add_argument
+    add(
+        "--engine",
+        type=common_options.typed(parse_engine),
+        metavar="WHERE",
+        help="where the solves run: processes, processes:N or dask://host:port; by default in this process",
+    )
+    add(
+        "--jobs",
+        type=common_options.positive,
+        metavar="N",
+        help="run at most this many solves at once (default: as many as the engine has room for)",
+    )
+    add(
+        "--journal",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="write each finished solve to this file, and skip those that it already has",
+    )
+    add(
+        "--moves",
+        type=common_options.positive,
+        metavar="N",
+        help="end local-search after N moves, not by the clock; every machine then gives the same answer",
     )
 
 
 def _frontier(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    common_options.require_counting(options, [options.solver])
+    if options.moves is not None and SolverFeature.COUNTS_MOVES not in find_solver(options.solver).features:
+        raise UsageError(
+            f"solver {options.solver!r} does not count moves", hint="--moves is for --solver local-search"
+        )
     outputs = [_outputs(options.output, path, several=len(options.graphs) > 1) for path in options.graphs]
     _require_different([path for paths in outputs for path in paths])
     for path in (path for paths in outputs for path in paths):
@@ -127,7 +160,7 @@ def _curves(options: argparse.Namespace, graphs: list[Graph], interrupt: Interru
         "quiet": options.quiet,
         "cancelled": interrupt,
     }
-    if common_options.wants_engine(options):
+    if options.engine or options.jobs or options.journal:
         engine = None if options.engine is None else str(options.engine)
         return python_api.sweep(graphs, engine=engine, jobs=options.jobs, journal=options.journal, **asked)
     curves: list[TradeOff] = []

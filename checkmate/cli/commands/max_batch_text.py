@@ -66,8 +66,6 @@ def text(found: MaxBatch, measured: MeasuredSize, files: Sequence[Path]) -> str:
     )
     if found.cancelled:
         proved += "; interrupted"
-    if found.at_once > 1:
-        proved += f"; up to {found.at_once} searches ran at once and shared the cores"
     rows = [("keep everything, given order", f"{found.plain_batch:,}" if found.plain_batch else "none")]
     rows += [(name, _baseline(found, name)) for name in found.baselines]
     rows += [("checkmate", f"{found.batch:,}"), ("proved limit", f"{found.upper_batch:,}")]

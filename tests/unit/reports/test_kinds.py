@@ -122,34 +122,26 @@ def test_the_largest_batch_says_what_is_proved(written: Written, tmp_path: Path)
     assert {row["strategy"]: row["batch"] for row in rows(section, "Largest")}[
         "keep everything, given order"
     ] == str(told["plain_batch"])
-    before = {name: value for name, value in told.items() if name not in ("format", "version")}
     (tmp_path / "b.json").write_text(
-        json.dumps({**before, "proved": False, "upper_bound_batch": 9, "cancelled": True})
+        json.dumps({**told, "proved": False, "upper_bound_batch": 9, "cancelled": True})
     )
     section = only(tmp_path / "b.json")
     assert f"{told['batch']:,}: batch, largest found; proved: none above 9 fits" in words(section)
     assert "stopped before its time" in section.facts
 
 
-def test_a_measured_batch_and_several_in_one_file(written: Written, tmp_path: Path) -> None:
+def test_a_measured_batch(written: Written, tmp_path: Path) -> None:
     told = written.told["batch.json"]
     assert (
         "for the step of that size, which was not measured: a graph has no step to run"
         in only(written.folder / "batch.json").facts
     )
     ran = {**told, "measured": {"batch": 7, "peak_bytes": 2**30, "why_not": None}}
-    none = {"name": "other", "batch": None, "message": "no batch fits", "exit_code": 3}
-    whole = {"format": "checkmate-max-batches", "version": 1, "batches": [ran, none]}
-    (tmp_path / "s.json").write_text(json.dumps(whole))
-    first, second = gather([tmp_path / "s.json"]).sections
+    (tmp_path / "s.json").write_text(json.dumps(ran))
     assert (
         "7: largest batch traced and run within the budget: 1.00 GiB on the allocator's meter, measured"
-        in words(first)
+        in words(only(tmp_path / "s.json"))
     )
-    assert second.title == "other: no batch" and "no batch fits" in words(second)
-    (tmp_path / "s.json").write_text(json.dumps({**whole, "batches": [3]}))
-    with pytest.raises(FormatError, match=r"batches\[0\] must be a JSON object"):
-        gather([tmp_path / "s.json"])
 
 
 def test_the_largest_input(tmp_path: Path) -> None:

@@ -65,12 +65,6 @@ def write_batch(path: Path) -> dict[str, Any]:
     return told
 
 
-def write_batches(path: Path) -> dict[str, Any]:
-    told = {"format": "checkmate-max-batches", "version": 1, "batches": [write_batch(path)]}
-    write_json(path, told)
-    return told
-
-
 def write_scheduled(
     folder: Path, name: str = "chain", schedule: str = "schedule.json", g: str = "graph.json"
 ) -> None:
@@ -171,7 +165,6 @@ WRITERS: dict[str, Any] = {
     "curve.json": write_curve,
     "curves.json": write_curves,
     "batch.json": write_batch,
-    "batches.json": write_batches,
     "jax_export.json": write_jax_export,
     "sweep.jsonl": write_journal,
     "explored.json.gz": write_explored,
