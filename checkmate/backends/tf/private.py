@@ -302,6 +302,19 @@ def noted_elements(tensor: tf.Tensor) -> int | None:
     return int(attributes[name].i) if name in attributes else None
 
 
+_TRIPS = "_checkmate_seen_trips"
+
+
+def note_trips(loop: tf.Operation, count: int) -> None:
+    """Note on ``loop`` how often its body was seen to run, which nothing else tells."""
+    loop._set_attr(_TRIPS, AttrValue(i=count))
+
+
+def noted_trips(loop: tf.Operation) -> int | None:
+    attributes = loop.node_def.attr
+    return int(attributes[_TRIPS].i) if _TRIPS in attributes else None
+
+
 def keep_shape(original: tf.Tensor, copy: tf.Tensor) -> None:
     """Give ``copy`` what is known of the shape of ``original``, or of the variable behind its handle."""
     copy.set_shape(original.shape)

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from checkmate.backends.tf.devices import Kernels
-from checkmate.backends.tf.trace.loops import held_bytes, loop_lists, operations, trip_count
+from checkmate.backends.tf.trace.loops import counted_trips, held_bytes, loop_lists, operations, trip_count
 
 SIZE = 4 * 64 * 64  # bytes of a matrix
 N = 64
@@ -73,3 +73,12 @@ def test_the_condition_tells_the_trips(limit: int | None, trips: int) -> None:
         )[1]
 
     assert trip_count(traced(counts, "StatelessWhile")) == trips
+
+
+def test_a_range_tells_the_trips() -> None:
+    def counts(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(2, 14, 3):
+            x = tf.tanh(x)
+        return x
+
+    assert counted_trips(traced(tf.autograph.to_graph(counts), "StatelessWhile")) == 4

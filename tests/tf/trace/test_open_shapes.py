@@ -14,6 +14,7 @@ from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.sizes import most_elements, tensor_bytes
 from checkmate.errors import DynamicShapeError
+from checkmate.ir import Phase
 from checkmate.training.any_step import any_step
 from tests.tf.schedules import recompute_forward
 
@@ -122,13 +123,22 @@ def ragged_map(kernels: list[tf.Variable], x: tf.Tensor, counts: tf.Tensor) -> t
     return repeated(kernels, rows.values, tf.ones([tf.shape(rows.values)[0]], tf.int32))
 
 
-@pytest.mark.parametrize("loss_of", [repeated, chosen_boxes, by_example, ragged_map])
+def turned(kernels: list[tf.Variable], x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    def turn(i: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return i + 1, tf.tanh(tf.tanh(rows @ kernels[0]) @ kernels[1])
+
+    most = tf.reduce_max(counts) + 4
+    turns, rows = tf.while_loop(lambda i, rows: i < most, turn, (0, x))
+    return tf.reduce_sum(tf.square(rows @ kernels[2])) / tf.cast(turns, tf.float32)
+
+
+@pytest.mark.parametrize("loss_of", [repeated, chosen_boxes, by_example, ragged_map, turned])
 def test_a_schedule_for_sizes_of_one_run_computes_the_same_at_others(loss_of: Any) -> None:
     random = np.random.default_rng(5)
     kernels = [tf.Variable(random.normal(0, 0.1, (UNITS, UNITS)).astype("float32")) for _ in range(3)]
     batches = [
         (tf.constant(random.normal(size=(32, UNITS)), tf.float32), tf.constant(random.integers(1, most, 32)))
-        for most in (5, 9)
+        for most in (5, 9, 2)
     ]
     batches = [(x, tf.cast(counts, tf.int32)) for x, counts in batches]
     start = [kernel.numpy() for kernel in kernels]
@@ -149,6 +159,9 @@ def test_a_schedule_for_sizes_of_one_run_computes_the_same_at_others(loss_of: An
     if loss_of is repeated:
         rows = int(tf.reduce_sum(batches[0][1]))
         assert {value.bytes for value in found.graph.values if "Tanh:0" in value.name} == {rows * UNITS * 4}
+    elif loss_of is turned:
+        parts = {op.name for op in found.graph.ops if op.phase is Phase.FORWARD and "While" in op.type}
+        assert parts == {"while_1_of_3", "while_2_of_3", "while_3_of_3"}  # of 8 iterations
     emit = ordered_step(found.folded, schedule)
 
     def after(body: Any) -> list[np.ndarray]:

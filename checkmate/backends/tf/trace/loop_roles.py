@@ -74,7 +74,7 @@ class Loop:
         return frozenset(
             number
             for number, tensor in enumerate(self.op.inputs)
-            if step_of(self.body, number) == 1 and value_of(tensor) == 0
+            if step_of(self.op, number) == 1 and value_of(tensor) == 0
         )
 
     @cached_property

@@ -61,8 +61,8 @@ def counted_trips(op: tf.Operation) -> int | None:
     attributes = op.node_def.attr
     if TRIPS in attributes:
         return int(attributes[TRIPS].i)
-    body, condition = loop_function(op), loop_function(op, "cond")
-    if body is None or condition is None:
+    condition = loop_function(op, "cond")
+    if condition is None:
         return None
     places = {id(place): number for number, place in enumerate(condition.inputs)}
     found: list[int] = []
@@ -70,7 +70,7 @@ def counted_trips(op: tf.Operation) -> int | None:
         number = places.get(id(without_identities(less.inputs[0])))
         if number is None:
             continue
-        step, start = step_of(body, number), value_of(op.inputs[number])
+        step, start = step_of(op, number), value_of(op.inputs[number])
         bound = without_identities(less.inputs[1])
         place = places.get(id(bound))
         end = constant(bound) if place is None else value_of(op.inputs[place])
@@ -89,12 +89,21 @@ def _comparisons(tensor: tf.Tensor) -> Iterator[tf.Operation]:
         yield op
 
 
-def step_of(body: Any, number: int) -> int | None:
-    """Return what each iteration adds to input ``number`` of a loop's body. None where it is no counter."""
-    op = without_identities(body.outputs[number]).op
-    for place, other in (tuple(op.inputs), tuple(op.inputs)[::-1]) if op.type in SUMS else ():
+def step_of(op: tf.Operation, number: int) -> int | None:
+    """Return what each iteration of the loop ``op`` adds to its input ``number``. None where that is no
+    counter."""
+    body = loop_function(op)
+    if body is None:
+        return None
+    added = without_identities(body.outputs[number]).op
+    for place, other in (tuple(added.inputs), tuple(added.inputs)[::-1]) if added.type in SUMS else ():
         if without_identities(place) is body.inputs[number]:
-            return constant(other)
+            same = (
+                op.inputs[each]
+                for each in fixed_inputs(body)
+                if body.inputs[each] is without_identities(other)
+            )
+            return constant(next(same, other))
     return None
 
 
@@ -103,16 +112,17 @@ def value_of(tensor: tf.Tensor) -> int | None:
     tensor = without_identities(tensor)
     if not is_loop(tensor.op):
         return constant(tensor)
-    body = loop_function(tensor.op)
     trips, start = counted_trips(tensor.op), value_of(tensor.op.inputs[tensor.value_index])
-    step = None if body is None else step_of(body, tensor.value_index)
+    step = step_of(tensor.op, tensor.value_index)
     return None if trips is None or start is None or step is None else start + trips * step
 
 
 def trip_count(op: tf.Operation) -> int:
-    """Return how often the loop's body runs; else the length of its longest list, or the largest constant
-    scalar, or 1."""
+    """Return how often the loop's body runs, or was seen to run; else the length of its longest list, or the
+    largest constant scalar, or 1."""
     counted = counted_trips(op)
+    if counted is None:
+        counted = private.noted_trips(op)
     if counted is not None:
         return counted
     lengths = [_elements(tensor) for tensor in op.inputs if tensor.dtype == tf.variant]

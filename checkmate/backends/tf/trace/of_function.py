@@ -225,8 +225,10 @@ def phases_of(ops: Sequence[tf.Operation]) -> tuple[Phase, ...]:
     for_writes = _with_sources((i for i, op in enumerate(ops) if _RESOURCE_WRITE.match(op.type)), sources)
     from_gradients = gradient[:]
     phases: list[Phase] = []
-    for i in range(len(ops)):
-        from_gradients[i] = from_gradients[i] or any(from_gradients[source] for source in sources[i])
+    for i, op in enumerate(ops):
+        # The empty lists that a forward loop fills for its gradient are made in the gradient's scope.
+        empty = op.type == "EmptyTensorList"
+        from_gradients[i] = not empty and (gradient[i] or any(from_gradients[each] for each in sources[i]))
         if gradient[i]:
             phases.append(Phase.BACKWARD)
         elif i in for_writes and i not in for_gradients:
