@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 
 def aligned_lines(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
@@ -13,9 +13,3 @@ def aligned_lines(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)
         ).rstrip()
         for row in rows
     ]
-
-
-def markdown_lines(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table; cells must not hold ``|``."""
-    head, *body = (f"| {' | '.join(row)} |" for row in (titles, *rows))
-    return [head, f"|{'---|' * len(titles)}", *body]

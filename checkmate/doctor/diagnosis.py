@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -160,13 +161,14 @@ class Diagnosis:
         rest = f" {less} line{'s' * (less != 1)} could be better." if less else ""
         return f"The main job ({job}) can run here.{rest}"
 
-    def text(self) -> str:
+    def text(self, width: int = 1000) -> str:
+        """``width``: of a line, in letters."""
         found = []
         for line in self.lines:
-            found.append(f"{line.state.value:8}{line.title:13}{line.text}")
-            if line.mend:
-                found.append(f"{'':21}→ {line.mend}")
-        return "\n".join([*found, "", self.verdict]) + "\n"
+            head = f"{line.state.value:8}{line.title:13}"
+            for begin, said in ((head, line.text), (f"{'':21}→ ", line.mend)):
+                found += textwrap.wrap(said, width, initial_indent=begin, subsequent_indent=" " * len(begin))
+        return "\n".join([*found, "", *textwrap.wrap(self.verdict, width)]) + "\n"
 
     def to_json(self) -> dict[str, Any]:
         return {

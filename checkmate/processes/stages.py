@@ -79,11 +79,10 @@ def probe(
     limit_s: float,
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
-    meanwhile: Callable[[], None] = lambda: None,
 ) -> Probe:
     """Run ``python -m MODULE…`` for at most ``limit_s`` seconds, and gather what its ``Teller`` writes.
 
-    ``environment`` adds variables for the child. ``meanwhile`` is called again and again.
+    ``environment`` adds variables for the child.
 
     Raises:
         CancelledError: the user cancelled; the child is gone.
@@ -92,7 +91,6 @@ def probe(
     def look(seconds: float) -> None:
         if cancelled():
             raise CancelledError("cancelled")
-        meanwhile()
         if seconds > limit_s:
             raise _LateError
 

@@ -13,17 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from checkmate.doctor.proofs import NETWORKS, ProofNetwork, prove
-from checkmate.progress import Progress, never, silent
-from checkmate.request import ModelRequest
-
 pytestmark = pytest.mark.heavy  # each looks at the machine in processes of their own
 
 ROOT = Path(__file__).resolve().parents[2]
 ABORTS = "import os\nos.abort()\n"
-TINY = ProofNetwork(
-    "tiny", ModelRequest(f"{ROOT / 'tests' / 'tf' / 'small_models.py'}:convnet", 8, allow_code=True), 0.8
-)
 
 
 def doctor(
@@ -169,20 +162,6 @@ def test_a_cache_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert states(done.stdout)["cost-cache"] == "limited" and "is a file" in text(done.stdout, "cost-cache")
 
 
-def test_prove_writes_the_report_even_if_the_main_job_cannot_run(tmp_path: Path) -> None:
-    stubs = stub(tmp_path, "tensorflow", ABORTS)
-    done = doctor("--prove", "--quiet", "-o", "report.md", stubs=stubs, cwd=tmp_path)
-    assert done.returncode == 1 and "wrote report.md" in done.stdout
-    page = (tmp_path / "report.md").read_text()
-    assert "SIGABRT" in page and "No network got through all stages." in page
-    assert embedded(page)["networks"] == []
-
-
-def test_usage() -> None:
-    assert doctor("-o", "x.md").returncode == 2
-    assert doctor("--prove", "-o", "/nowhere/x.md").returncode == 2
-
-
 def test_ctrl_c_ends_it_at_once_and_leaves_nothing_running(tmp_path: Path) -> None:
     stubs = stub(tmp_path, "tensorflow", "import time\ntime.sleep(600)\n")
     process = subprocess.Popen(
@@ -199,92 +178,3 @@ def test_ctrl_c_ends_it_at_once_and_leaves_nothing_running(tmp_path: Path) -> No
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130 and not out and b"interrupted" in err
     assert children and not psutil.wait_procs(children, timeout=20)[1]
-
-
-def embedded(page: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(page.partition("```json\n")[2].partition("\n```")[0])
-    return found
-
-
-@pytest.mark.heavy
-def test_one_tiny_network_the_whole_way() -> None:
-    pytest.importorskip("tensorflow")
-    said: list[Progress] = []
-    (proof,) = prove([TINY], limit_s=900, report=said.append, cancelled=never)
-    assert proof.ok, proof.verdict + proof.trace
-    peak = proof.report["peak_bytes"]
-    assert 0 < peak["measured"] <= proof.report["budget_bytes"] < peak["plain_measured"]
-    assert proof.report["gradients"]["bitwise"] and proof.report["seconds"]["measured"] > 0
-    assert {entry.stage for entry in said} == {"prove"} and any(
-        "measuring" in entry.message for entry in said
-    )
-
-
-@pytest.mark.heavy
-def test_a_networks_outcome_is_its_proof(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow")
-    (tmp_path / "bad.py").write_text(
-        "import os\n\ndef dies():\n    os.abort()\n\ndef fails():\n    raise ValueError('no')\n"
-    )
-    dies, fails = (
-        ProofNetwork(name, ModelRequest(f"{tmp_path / 'bad.py'}:{name}", 2, allow_code=True), 0.8)
-        for name in ("dies", "fails")
-    )
-    told: list[str] = []
-    proofs = prove(
-        [dies, fails], limit_s=300, done=lambda one: told.append(one.kind), report=silent, cancelled=never
-    )
-    assert told == ["dies", "fails"] and not any(proof.ok for proof in proofs)
-    assert "SIGABRT, abort" in proofs[0].error and "no" in proofs[1].error and "Traceback" in proofs[1].trace
-    (late,) = prove([dies], limit_s=1, report=silent, cancelled=never)
-    assert late.error == "not started: the time limit of 1 s was over"
-
-
-# test_one_tiny_network_the_whole_way does the same for one network, in a minute.
-@pytest.mark.long
-@pytest.mark.parametrize("onednn", ["0", "1"])
-def test_prove(tmp_path: Path, onednn: str) -> None:
-    pytest.importorskip("tensorflow")
-    asked = "-m checkmate doctor --prove --json --time-limit 3000 -o report.md"
-    done = subprocess.run(
-        [sys.executable, *asked.split()],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_ENABLE_ONEDNN_OPTS": onednn},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
-    assert [one["kind"] for one in found["networks"]] == [network.kind for network in NETWORKS]
-    assert all(one["ok"] and one["report"]["gradients"]["bitwise"] for one in found["networks"])
-    page = (tmp_path / "report.md").read_text()
-    assert "4 of 4 got through all stages" in page and str(Path.home()) + os.sep not in page
-    assert [one["ok"] for one in embedded(page)["networks"]] == [True] * 4
-
-
-@pytest.mark.heavy
-def test_proving_can_be_interrupted(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow")
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "checkmate", "doctor", "--prove", "-o", "report.md"],
-            stdout=log,
-            stderr=log,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        until = time.monotonic() + 300
-        while (
-            b"measuring what each op costs" not in (tmp_path / "log").read_bytes()
-            and time.monotonic() < until
-        ):
-            time.sleep(0.1)
-        while (
-            len(children := psutil.Process(process.pid).children(recursive=True)) < 2
-        ):  # the network's process, and the one that it measures with
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-    assert len(children) >= 2 and not psutil.wait_procs(children, timeout=20)[1]
-    assert "interrupted; report.md has what was found so far" in (tmp_path / "log").read_text()
-    assert "No network got through all stages." in (tmp_path / "report.md").read_text()

@@ -36,7 +36,6 @@ UNWRITABLE = [
     "report . -o /proc/out",
     "explore unet --screenshot /proc/out",
     "explore unet --figure /proc/out.pdf",
-    "doctor --prove -o /proc/out",
 ]
 
 

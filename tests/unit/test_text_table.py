@@ -1,8 +1,6 @@
-"""Test tables of plain text and Markdown."""
-
 from __future__ import annotations
 
-from checkmate.text_table import aligned_lines, markdown_lines
+from checkmate.text_table import aligned_lines
 
 ROWS = [["name", "bytes", "note"], ["a", "1024", ""], ["longer", "7", "last"]]
 
@@ -22,13 +20,3 @@ def test_by_default_only_the_first_column_is_aligned_left() -> None:
 
 def test_no_rows_make_no_lines() -> None:
     assert aligned_lines([]) == []
-
-
-def test_a_markdown_table_has_a_rule_below_its_titles() -> None:
-    assert markdown_lines(["a", "b"], [["1", "2"], ["3", "4"]]) == [
-        "| a | b |",
-        "|---|---|",
-        "| 1 | 2 |",
-        "| 3 | 4 |",
-    ]
-    assert markdown_lines(["a"], []) == ["| a |", "|---|"]

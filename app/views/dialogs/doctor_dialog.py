@@ -20,7 +20,6 @@ from checkmate.progress import silent
 _SIZE = (840, 580)  # pixels
 _ROLES = {PartState.OK: "held", PartState.LIMITED: "backward", PartState.MISSING: "problem"}
 _PATIENCE_S = 2.0
-_HINT = "checkmate doctor --prove tries it on four small networks, and writes a report to attach to an issue."
 
 
 class DoctorDialog(Dialog):
@@ -43,8 +42,7 @@ class DoctorDialog(Dialog):
         self._area.setFrameShape(QScrollArea.Shape.NoFrame)
         self._copy, self._again = push_button("Copy", self._on_copy), push_button("Look again", self.look)
         buttons = in_row(self._copy, self._again, None, push_button("Close", self.reject))
-        hint = label(_HINT, muted=True, wrap=True)
-        self.setLayout(in_column(self._verdict, self._bar, (self._area, 1), hint, buttons, gap=10))
+        self.setLayout(in_column(self._verdict, self._bar, (self._area, 1), buttons, gap=10))
         self.finished.connect(self.stop)
         application = QCoreApplication.instance()
         assert application is not None
