@@ -237,11 +237,11 @@ def describe(
     description: str = "",
     *,
     example: str = "",
-    tensorflow: bool | Callable[[argparse.Namespace], bool] = False,
+    tensorflow: bool = False,
 ) -> None:
     """Say what a command does, and that ``run`` does it.
 
-    ``tensorflow``: whether it runs TensorFlow, so that TensorFlow's own messages are kept off the screen.
+    ``tensorflow``: whether it may run TensorFlow, so that TensorFlow's own messages are kept off the screen.
     """
     parser.description = description or parser.description
     parser.epilog = f"Example: {example}" if example else None

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command: Callable[[argparse.Namespace, Interrupt], int] = options.command
             with (
                 _interrupted_by(interrupt),
-                nullcontext() if options.debug or not _uses_tensorflow(options) else without_native_chatter(),
+                nullcontext() if options.debug or not options.tensorflow else without_native_chatter(),
             ):
                 return command(options, interrupt)
     except (CancelledError, KeyboardInterrupt) as error:
@@ -109,11 +109,6 @@ def _interrupted_by(interrupt: Interrupt) -> Iterator[None]:
         if interrupt.asked and not isinstance(error, CancelledError):
             raise KeyboardInterrupt from error
         raise
-
-
-def _uses_tensorflow(options: argparse.Namespace) -> bool:
-    uses = options.tensorflow
-    return bool(uses(options) if callable(uses) else uses)
 
 
 def _ended(options: argparse.Namespace, error: Exception) -> int:

@@ -10,7 +10,7 @@ from checkmate.cli import common_options, output
 from checkmate.frontiers import cards as table
 from checkmate.frontiers.cards import CardFit
 from checkmate.frontiers.sweep import trade_off
-from checkmate.graphs.by_name import names_graph, read_or_build
+from checkmate.graphs.by_name import read_or_build
 from checkmate.largest import cards_table
 from checkmate.largest.of_model import graph_or_request, scaling_of
 from checkmate.largest.on_cards import plans_for_cards
@@ -43,6 +43,7 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
         "seconds for one example, from operations, bytes moved and data sheets: nothing is run on a card. "
         f"Ctrl-C keeps the cards that are done. {_EXIT_CODES}",
         example="checkmate plan resnet50 --devices T4,A100",
+        tensorflow=True,
     )
     add = parser.add_argument
     add(
@@ -92,10 +93,6 @@ def _cards(options: argparse.Namespace, interrupt: Interrupt) -> int:
     fits = {row.fit for row in rows}
     some = bool(fits & {CardFit.KEEPS, CardFit.FITS})
     return output.fit_exit_code(fits=some, refuted=fits == {CardFit.TOO_SMALL})
-
-
-def _traces(options: argparse.Namespace) -> bool:
-    return not names_graph(options.model)
 
 
 def _plan(options: argparse.Namespace, interrupt: Interrupt) -> int:

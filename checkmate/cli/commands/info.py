@@ -32,12 +32,8 @@ def add_info(parser: argparse.ArgumentParser) -> None:
 
 
 def add_list(parser: argparse.ArgumentParser) -> None:
-    common_options.describe(parser, _list, tensorflow=_traces)
+    common_options.describe(parser, _list, tensorflow=True)
     parser.add_argument("what", choices=("solvers", "devices", "loaders", "exporters", "models"))
-
-
-def _traces(options: argparse.Namespace) -> bool:
-    return bool(options.what == "devices")
 
 
 def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:

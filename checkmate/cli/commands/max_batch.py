@@ -20,6 +20,7 @@ def add_max_batch(parser: argparse.ArgumentParser) -> None:
         "Find the largest batch whose schedule fits the budget within an extra cost. A graph is extrapolated "
         "from its own batch; a model is traced at two, with operation counts as costs.",
         example="checkmate max-batch resnet50.json --budget 16GiB -o schedule.json",
+        tensorflow=True,
     )
     _add_question(parser)
     _add_files(parser)
