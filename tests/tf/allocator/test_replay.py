@@ -37,7 +37,7 @@ def folded_zoo(name: str, batch_size: int | None = None) -> FoldedStep:
 
 
 def traced(folded: FoldedStep, steps: list[int], runs: int = 1) -> list[StepTrace]:
-    function = compiled_step(folded, steps)
+    function = compiled_step(folded, steps, in_turn=True)
     batch = folded.traced.loaded.make_batch()
     saved = [variable.numpy() for variable in folded.traced.variables]
     run_step(function, batch)

@@ -8,7 +8,7 @@ from functools import lru_cache
 import pytest
 
 from checkmate.backends.tf.costs.profile import compile_step as profiled_step
-from checkmate.backends.tf.emit.ordered import iterations_at_once
+from checkmate.backends.tf.emit.side_by_side import side_by_side
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.node_times import position_of
 from checkmate.backends.tf.trace import coarsen
@@ -129,7 +129,7 @@ def test_iterations_run_side_by_side_where_the_schedule_has_room() -> None:
     graph, schedule = folded.graph, recompute_forward(folded.graph)
     timeline = simulate(graph, schedule)
     loops = ["While" in graph.ops[node].type for node in schedule.steps.tolist()]
-    wanted = iterations_at_once(folded, schedule)
+    wanted = side_by_side(folded, schedule).iterations
     assert max(wanted) > 1
     for at_once, is_loop, live in zip(wanted, loops, timeline.live_bytes.tolist(), strict=True):
         assert at_once == 1 or (is_loop and live < timeline.peak_bytes)

@@ -7,9 +7,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -20,8 +19,9 @@ import tensorflow as tf
 from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import Kernels, kernels_here
-from checkmate.backends.tf.emit.ordered import PAIRED_TYPES, StepGates
+from checkmate.backends.tf.emit.ordered import PAIRED_TYPES, Gates
 from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.emit.side_by_side import one_by_one, side_by_side
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.measure.step import sum_rounding
 from checkmate.backends.tf.profiler import StepTrace, trace_run
@@ -30,7 +30,7 @@ from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import is_view
 from checkmate.backends.tf.verification_report import gradients_equal
 from checkmate.errors import CycleError, JitCompiledError
-from checkmate.ir import Graph
+from checkmate.ir import Graph, Schedule
 from checkmate.memory.check import check
 from checkmate.progress import never, silent
 from checkmate.request import ModelRequest
@@ -125,11 +125,11 @@ def test_padding_and_convolution_around_a_computed_kernel(monkeypatch: pytest.Mo
     order = kernel_between(folded.graph)
     assert_same_results(folded, [order])
     # The order provokes the merges that the gates prevent.
-    monkeypatch.setattr(StepGates, "read", lambda self, tensor: tensor)
-    monkeypatch.setattr(StepGates, "waits", lambda self, inputs: False)
+    monkeypatch.setattr(Gates, "read", lambda self, tensor: tensor)
+    monkeypatch.setattr(Gates, "waits", lambda self, inputs: False)
     onednn = kernels_here("cpu") is Kernels.ONEDNN
     with pytest.raises(CycleError, match="cycle") if onednn else nullcontext():
-        run_step(compiled_step(folded, order), folded.traced.loaded.make_batch())
+        run_step(compiled_step(folded, order, in_turn=True), folded.traced.loaded.make_batch())
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def traced(folded: FoldedStep, steps: list[int]) -> StepTrace:
 
 
 @pytest.mark.parametrize(("name", "least"), [("standardised", 1), ("convolutions", 8)])
-def test_ops_run_in_the_emitted_order(name: str, least: int) -> None:
-    """Check that every step in the trace begins after the one before. Recomputations are included."""
+def test_every_step_starts_when_those_it_waits_for_have_ended(name: str, least: int) -> None:
+    """Recomputations are included."""
     folded = folded_step(name)
     # TensorFlow leaves out ops that nobody reads. Here every recomputation has a reader.
     order = recompute_forward(folded.graph).steps.tolist()
@@ -188,9 +188,11 @@ def test_ops_run_in_the_emitted_order(name: str, least: int) -> None:
             spans[position] = min(begun, run.start_ps), max(ended, run.end_ps)
     repeated = [place for place, op in enumerate(order) if op in order[:place]]
     assert len(spans) >= 0.7 * len(order) and len(spans.keys() & set(repeated)) >= least
-    steps = sorted(spans)
-    for earlier, later in pairwise(steps):
-        assert spans[later][0] >= spans[earlier][1], (earlier, later)
+    waits_for = side_by_side(folded, Schedule.of(folded.graph, order)).waits_for
+    assert waits_for[-1] > 0 and any(first < position for position, first in enumerate(waits_for))
+    for later, earlier in ((later, earlier) for later in spans for earlier in spans):
+        if earlier < waits_for[later]:
+            assert spans[later][0] >= spans[earlier][1], (earlier, later)
 
 
 @pytest.mark.heavy
@@ -210,30 +212,39 @@ def test_loops_and_branches_are_single_ops_of_the_schedule() -> None:
     assert all(order.count(folded.node_of[i]) == 1 for i in once)
 
 
-def step_of(op: tf.Operation) -> str:
-    return op.name.split("/")[0] if re.match(r"step\d+/|end/", op.name) else ""
+def waited_for(op: tf.Operation, waits_for: Sequence[int]) -> int | None:
+    """Return how many steps end before ``op`` starts; None: it belongs to no step."""
+    found = re.match(r"(?:step(\d+)|end)/", op.name)
+    return found and (len(waits_for) if found[1] is None else waits_for[int(found[1])])
 
 
-def constant(op: tf.Operation) -> bool:
-    return op.type == "Const" or (bool(op.inputs) and all(constant(t.op) for t in op.inputs))
+def fixed(op: tf.Operation) -> bool:
+    """Whether ``op`` looks at constants, parameters and inputs only, which are there all the time."""
+    if op.type in ("Const", "Placeholder", "ReadVariableOp"):
+        return True
+    return bool(op.inputs) and all(fixed(tensor.op) for tensor in op.inputs)
 
 
+@pytest.mark.parametrize("in_turn", [True, False])
 @pytest.mark.parametrize("name", ["shared_gradient", "products"])
-def test_nothing_that_passes_could_merge_is_adjacent_across_steps(name: str) -> None:
-    """Check that inputs from another step come through a gate. Otherwise their reader must keep a control
-    edge that names its step."""
+def test_nothing_that_passes_could_merge_is_adjacent_across_steps(name: str, in_turn: bool) -> None:
+    """Check that what steps read that were waited for comes through a gate. Otherwise its reader must keep a
+    control edge to what it waits for."""
     folded = folded_step(name)
-    function = compiled_step(folded, random_steps(folded.graph, Random(4)))
+    schedule = Schedule.of(folded.graph, random_steps(folded.graph, Random(4)))
+    function = compiled_step(folded, schedule.steps.tolist(), in_turn=in_turn)
+    waits_for = (one_by_one(schedule) if in_turn else side_by_side(folded, schedule)).waits_for
     gates = 0
     for op in function.graph.get_operations():
-        if not step_of(op) or op.type in PAIRED_TYPES:
+        step = waited_for(op, waits_for)
+        if step is None or op.type in PAIRED_TYPES:
             continue
         gates += op.type == "PlaceholderWithDefault"
         for tensor in op.inputs:
-            crossing = step_of(tensor.op) not in ("", step_of(op)) and tensor.dtype.is_floating
-            passes = op.type == "PlaceholderWithDefault" or is_view(op) or tensor.op.type == "ReadVariableOp"
-            if crossing and not passes and not constant(tensor.op):
-                ends = {control.name for control in op.control_inputs if step_of(control) != step_of(op)}
+            crossing = waited_for(tensor.op, waits_for) not in (None, step) and tensor.dtype.is_floating
+            passes = op.type == "PlaceholderWithDefault" or is_view(op)
+            if crossing and not passes and not fixed(tensor.op):
+                ends = {each.name for each in op.control_inputs if waited_for(each, waits_for) != step}
                 assert ends, (op.name, tensor.name)
     assert gates > 10
 

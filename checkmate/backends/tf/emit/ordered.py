@@ -1,8 +1,8 @@
-"""Emit a schedule as a TensorFlow function that runs its ops in order.
+"""Emit a schedule as a TensorFlow function that keeps its order as far as its memory needs.
 
-The first ops of each step run only after the last ops of the step before (control dependencies). Without that
-the runtime merges identical copies and starts ready ops as early as it can, and nothing is saved. What a step
-reads of earlier steps passes gates, so that TensorFlow's passes merge nothing across steps.
+The first ops of a step run only after the steps that it waits for (control dependencies). Without that the
+runtime merges identical copies and starts ready ops as early as it can, and nothing is saved. What a step
+reads of those that it waits for passes gates, so that TensorFlow's passes merge nothing across them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.tf import private
@@ -22,6 +21,7 @@ from checkmate.backends.tf.emit.copies import (
     disguised_input,
     value_of_constant,
 )
+from checkmate.backends.tf.emit.side_by_side import one_by_one, side_by_side
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.dataflow import OverVariable, Structure
 from checkmate.backends.tf.trace.loops import is_branch, is_loop
@@ -29,7 +29,6 @@ from checkmate.backends.tf.trace.op_kinds import OpKind, is_cube, transposed_inp
 from checkmate.backends.tf.trace.replica import exchange, exchange_of
 from checkmate.backends.tf.trace.walks import source
 from checkmate.ir import Device, Phase, Schedule
-from checkmate.memory.simulate import simulate
 
 # oneDNN hands these gradients what their forward op keeps for them, if they read that op's output directly.
 # It only adds an edge from the earlier op to the later one, so it makes no cycle. Without it the gradient of
@@ -44,24 +43,20 @@ _AS = {1.0: tf.identity, 2.0: tf.square, 0.5: tf.sqrt, -0.5: tf.math.rsqrt, -1.0
 
 # The passes merge neighbours: padding with the convolution that reads it, a filter gradient with a bias
 # gradient that reads the same tensor, a factor with the sum it is hoisted out of. They know nothing of an
-# order. So two ops that they merge across other steps make a cycle of those steps ("nodes in a cycle"). No
-# list of such pairs stays complete.
-#
-# But the passes leave ops alone that have control edges of their own, as most ops that begin a step have. The
-# others are inside a step, are light, or read everything that ends the step before, so that TensorFlow
-# removes their control edges as redundant. What these ops read of an earlier step passes a gate. Behind gates
-# no such op has a neighbour in another step, and ops of one step, which may be merged, all wait for the same.
+# order. So two ops that they merge across what one of them waits for make a cycle ("nodes in a cycle"). No
+# list of such pairs stays complete. Behind gates no op has a neighbour among those that it waits for, and ops
+# without a gate between them, which may be merged, all wait for the same.
 @dataclass(eq=False)
-class StepGates:
-    """The gates of one step of the schedule.
+class Gates:
+    """The gates of the steps that wait for the same.
 
-    A gate is an op of the step that hands its input's buffer on, waits for the step before, and is opaque to
-    the passes: to them it is an input that could be fed with anything. ``Identity`` is no gate: TensorFlow
-    2.21 removes it, and the cycle is back. On three models with all of the forward pass recomputed, gates
-    changed no requested bytes, and step times within the noise.
+    A gate is an op that hands its input's buffer on, waits, and is opaque to the passes: to them it is an
+    input that could be fed with anything. ``Identity`` is no gate: TensorFlow 2.21 removes it, and the cycle
+    is back. On three models with all of the forward pass recomputed, gates changed no requested bytes, and
+    step times within the noise.
 
-    ``scope``: prefix of its ops' names. ``before``: the ops that end the step before. ``made``: names of the
-    ops made in this step. ``waiting``: those of them that cannot start before ``before`` has ended.
+    ``scope``: prefix of its ops' names. ``before``: the ops that are waited for. ``made``: names of the ops
+    made in these steps. ``waiting``: those of them that cannot start before ``before`` has ended.
     """
 
     graph: Any
@@ -100,47 +95,34 @@ def ordered_step(
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled step as a function of flat inputs and labels, to be traced by ``tf.function``.
 
-    ``with_gradients`` keeps every gradient to the end, which changes the step's memory. ``in_turn``: no
-    iterations of a loop run side by side, so that what a loop is seen to hold is what it needs.
+    ``with_gradients`` keeps every gradient to the end, which changes the step's memory. ``in_turn``: no steps
+    and no iterations of a loop run side by side, so that what they are seen to hold is what they need.
     """
     schedule.require_graph(folded.graph)
     steps = schedule.steps.tolist()
-    iterations = [1] * len(steps) if in_turn else iterations_at_once(folded, schedule)
+    order = one_by_one(schedule) if in_turn else side_by_side(folded, schedule)
 
     def step(*tensors: tf.Tensor) -> EmittedOutputs:
         emitter = _Emitter(folded, tf.compat.v1.get_default_graph(), tensors)
-        for position, (node, at_once) in enumerate(zip(steps, iterations, strict=True)):
-            emitter.emit_node(position, node, at_once)
+        for node, first, at_once in zip(steps, order.waits_for, order.iterations, strict=True):
+            emitter.emit_node(node, first, at_once)
         emitter.emit_side_effects()
         return emitter.outputs(with_gradients=with_gradients, last=emitter.last)
 
     return step
 
 
-def iterations_at_once(folded: FoldedStep, schedule: Schedule) -> list[int]:
-    """Return for each step how many iterations of its loops may run at once within the schedule's peak. Each
-    further one is taken to need what the whole step makes.
-    """
-    graph, steps, ops = folded.graph, schedule.steps.tolist(), folded.structure.ops
-    if graph.device_kind != "cpu":  # a GPU runs one kernel after another
-        return [1] * len(steps)
-    timeline = simulate(graph, schedule)
-    before = np.append(timeline.fixed_bytes, timeline.after_bytes[:-1])
-    made = timeline.live_bytes + timeline.taken_over - before
-    more = (timeline.peak_bytes - timeline.live_bytes) // np.maximum(made, 1)
-    loops = [any(is_loop(ops[member]) for member in members) for members in folded.nodes]
-    found = np.where(np.array(loops)[steps], 1 + more, 1)
-    return found.tolist()  # type: ignore[no-any-return]
-
-
 @dataclass(eq=False)
 class _Emitter(Copies):
-    last: list[tf.Operation] = field(default_factory=list)  # the last ops of the step before
-    gates: StepGates = field(init=False)  # the step being emitted
-    gated: bool = True  # whether what is copied now reads earlier steps through gates
+    last: list[tf.Operation] = field(default_factory=list)  # what the step being emitted waits for
+    gates: Gates = field(init=False)
+    ended: int = 0  # how many steps that means
+    ends: list[list[tf.Operation]] = field(default_factory=list)  # the last ops of each step
+    waits_for: list[int] = field(default_factory=list)  # ``ended`` of each step
+    read_at: dict[str, int] = field(default_factory=dict)  # op's name → the first step that reads it
 
     def __post_init__(self) -> None:
-        self._enter("start")
+        self.gates = Gates(self.graph, "start", ())
         super().__post_init__()
         self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
         self._late = False  # whether what is copied waits for the whole schedule
@@ -150,10 +132,11 @@ class _Emitter(Copies):
         self._exponents = exponents(self.structure, self._constant) if self._rewrites else {}
         self._assigned = {update.assign for update in self.structure.in_variables}
 
-    def emit_node(self, position: int, node: int, iterations: int = 1) -> None:
+    def emit_node(self, node: int, first: int, iterations: int = 1) -> None:
+        """Emit the next step: ``node``, to start when the ``first`` steps have ended."""
         self._iterations = iterations
         members = self.folded.nodes[node]
-        self._enter(f"step{position}/{_leaf(self.folded.graph.ops[node].name)}")
+        self._begin(f"step{len(self.ends)}/{_leaf(self.folded.graph.ops[node].name)}", first)
         ops = self.structure.ops
         inside = {ops[member].name for member in members}
         read = {tensor.op.name for member in members for tensor in self._sources_within(member)}
@@ -166,24 +149,44 @@ class _Emitter(Copies):
                 tensor.op.name in inside for tensor in self._sources_within(member)
             )
             controls = self._controls(member)
-            self.gated = not starts or self._follows_by_data(member)
             inputs = self._inputs(member)
             # Each input of a loop or a condition goes its own way inside; that one waits holds back no other.
             if is_loop(original) or is_branch(original):
                 controls += self._waiting()
-            elif starts and not (self.gated and self.gates.waits(inputs)):
+            elif starts and (one_by_one or not self.gates.waits(inputs)):
                 controls += self.last
             if member in self._in_variables:
                 controls.append(self._let_go(self._in_variables[member]))
             copy = self._copy(member, inputs, controls)
             self.gates.add(copy, waits=True)
-            self.gated = True
+            for tensor in self._sources_within(member):
+                if (found := self.current.get(self.structure.index[tensor.op.name])) is not None:
+                    self.read_at.setdefault(found.name, len(self.ends))
             self.current[member] = copy
             if one_by_one:
                 self.last = leaves = [copy]
             elif original.name not in read:
                 leaves.append(copy)
-        self.last = leaves
+        self.ends.append(leaves)
+
+    def _begin(self, scope: str, first: int) -> None:
+        """Begin a step that starts when the ``first`` steps have ended."""
+        if first > self.ended or not self.ends:
+            steps = range(self.ended, first)
+            ends = [
+                op for each in steps for op in self.ends[each] if self.read_at.get(op.name, first) >= first
+            ]
+            # A step that waited for the same as the last one makes what waits for it wait for that too.
+            if not any(self.waits_for[step] == self.ended for step in steps):
+                ends = [*self.last, *ends]
+            self.last = self._joined(ends, scope) if first < len(self.ends) else ends
+            self.ended, self.gates = first, Gates(self.graph, scope, self.last)
+        self.gates.scope = scope
+        self.waits_for.append(self.ended)
+
+    def _joined(self, ops: Sequence[tf.Operation], scope: str) -> list[tf.Operation]:
+        with self.graph.control_dependencies(None), self.graph.control_dependencies(ops):
+            return [tf.no_op(name=f"{scope}/ended")]
 
     def _let_go(self, update: OverVariable) -> tf.Operation:
         # The variable holds a tensor without elements until its new value is computed, so only what was read
@@ -209,7 +212,7 @@ class _Emitter(Copies):
             return [tf.no_op(name=f"{self.gates.scope}/wait")]
 
     def emit_side_effects(self) -> None:
-        self._enter("end")
+        self._begin("end", len(self.ends))
         for index in self._light_stateful():
             self._late = index in self.structure.late_updates
             self._operation(self.structure.ops[index])
@@ -222,16 +225,6 @@ class _Emitter(Copies):
             root = self.structure.root(tensor)
             found.append(tensor if root is None else self.structure.ops[root[0]].outputs[0])
         return found
-
-    def _enter(self, scope: str) -> None:
-        self.gates = StepGates(self.graph, scope, self.last)
-
-    def _follows_by_data(self, index: int) -> bool:
-        # If op ``index`` reads everything that ends the step before, no control edge to it would survive,
-        # because TensorFlow removes redundant ones. An op that keeps one is only merged with ops that have
-        # the same.
-        read = {self.current[key[0]].name for key in self.structure.inputs(index) if key[0] in self.current}
-        return all(op.name in read for op in self.last)
 
     def _inputs(self, index: int) -> list[tf.Tensor]:
         original = self.structure.ops[index]
@@ -251,8 +244,6 @@ class _Emitter(Copies):
         original = source(tensor)
         found = self._tensor(original)
         index = self.structure.index[original.op.name]
-        if not self.gated:
-            return found
         # Constants, parameters and inputs need no gate: no op runs there that a pass could move.
         if (
             index in self._constant
@@ -297,12 +288,6 @@ class _Emitter(Copies):
         copy = self._copy(index, inputs, [*controls, *(self.last if late else ())])
         self.gates.add(copy, waits=self.gates.waits(inputs))
         return copy
-
-    def _copy_once(self, index: int) -> None:
-        # No control edges order light ops, so only gates keep those of different steps apart.
-        gated, self.gated = self.gated, True
-        super()._copy_once(index)
-        self.gated = gated
 
 
 def _leaf(name: str) -> str:

@@ -18,7 +18,8 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.learn import learned_by_op, learned_workspace, sizes_of_reserves
 from checkmate.backends.tf.devices import emitted, has_meter, peak_bytes, reset_peak, warms_up
-from checkmate.backends.tf.emit.ordered import iterations_at_once, ordered_step
+from checkmate.backends.tf.emit.ordered import ordered_step
+from checkmate.backends.tf.emit.side_by_side import one_by_one, side_by_side
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.memory_check import first_line_of
 from checkmate.backends.tf.node_times import node_seconds
@@ -134,7 +135,11 @@ def measure_scheduled(
         OutOfMemoryError. CycleError: TensorFlow rejects the emitted order. ProfileError: it could not be run.
     """
     step, steps = ready.step, ready.schedule.steps.tolist()
-    if costs and not ready.in_turn and max(iterations_at_once(step.folded, ready.schedule)) > 1:
+    if (
+        costs
+        and not ready.in_turn
+        and side_by_side(step.folded, ready.schedule) != one_by_one(ready.schedule)
+    ):
         in_turn = measure_scheduled(ReadyStep(step, ready.schedule, in_turn=True), tensors)
         found = measure_scheduled(ready, tensors, costs=False, within=within)
         known = ("node_seconds", "workspace", "reserves", "pieces")

@@ -31,12 +31,13 @@ def step_body(
     steps: Sequence[int] | None,
     *,
     with_gradients: bool = False,
+    in_turn: bool = False,
     xla: XlaEmission | None = None,
 ) -> Callable[..., Any]:
     """Return the plain step (``steps`` None) or the scheduled one: loss, predictions and gradients, to be
     traced.
 
-    ``xla``: how it is emitted for XLA; None: it is for the executor.
+    ``xla``: how it is emitted for XLA; None: it is for the executor. ``in_turn``: as for ``ordered_step``.
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
@@ -55,7 +56,9 @@ def step_body(
                 fold_recomputation(tf.compat.v1.get_default_graph().get_operations())
             return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
     else:
-        emit = ordered_step if xla is None else partial(tied_step, tied=xla.tied, compiled=xla.compiled)
+        emit = partial(ordered_step, in_turn=in_turn)
+        if xla is not None:
+            emit = partial(tied_step, tied=xla.tied, compiled=xla.compiled)
         scheduled = emit(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
 
         def body(*tensors: tf.Tensor) -> Any:
@@ -70,6 +73,7 @@ def compiled_step(
     steps: Sequence[int] | None,
     *,
     with_gradients: bool = False,
+    in_turn: bool = False,
     xla: XlaEmission | None = None,
 ) -> Any:
     """Return the ``step_body`` as a concrete function of inputs and labels."""
@@ -77,7 +81,7 @@ def compiled_step(
     as_written = loaded.own is None and not folded.traced.taken_out
     if steps is None and with_gradients and xla is None and as_written:
         return folded.traced.as_traced
-    body = step_body(folded, steps, with_gradients=with_gradients, xla=xla)
+    body = step_body(folded, steps, with_gradients=with_gradients, in_turn=in_turn, xla=xla)
     compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
     function = tf.function(body, autograph=False, jit_compile=compiled)
     return function.get_concrete_function(*loaded.specs)

@@ -26,6 +26,7 @@ from checkmate.backends.tf.devices import (
 from checkmate.backends.tf.emit.other_trace import moved_steps
 from checkmate.backends.tf.emit.reload_probe import settled
 from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_bytes
+from checkmate.backends.tf.emit.side_by_side import one_by_one, side_by_side
 from checkmate.backends.tf.measure.concrete import (
     compiled_memory,
     compiled_step,
@@ -137,7 +138,7 @@ def _measured(step: _ReadyStep, task: Mapping[str, Any]) -> dict[str, Any]:
         "device": graph.device.name if graph.device else "",
         "settings": {**settings_here(kind).facts(), **({} if xla is None else {"target": Target.XLA.value})},
         "history": step.history,
-        "curve": [] if steps is None or xla else measured_curve(step.folded, trace, steps),
+        "curve": [] if steps is None or xla else _curve(step, trace, steps),
     }
 
 
@@ -304,6 +305,16 @@ def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
         "steps": memory.steps.tolist(),
         "seconds": made.seconds,
     }
+
+
+def _curve(step: _ReadyStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
+    # Of steps that run side by side, a moment does not tell to which one a request belongs.
+    schedule = schedule_of(step.folded, steps)
+    if side_by_side(step.folded, schedule) != one_by_one(schedule):
+        in_turn = replace(step, function=compiled_step(step.folded, steps, in_turn=True))
+        in_turn.run()
+        trace = trace_run(in_turn.run, device=step.kind)
+    return measured_curve(step.folded, trace, steps)
 
 
 def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:

@@ -1,0 +1,84 @@
+"""Which steps of a schedule may run side by side on a CPU without more memory than the schedule's peak.
+
+TensorFlow runs ops that do not read each other on several threads at once. A plain step gains from that; ops
+that each wait for the one before do not. So a step waits only until what may still run beside it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.loops import is_loop
+from checkmate.ir import Phase, Schedule, Timeline
+from checkmate.memory.simulate import simulate
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """``waits_for[i]``: how many of the schedule's first steps end before step ``i`` starts; it never falls.
+
+    ``iterations[i]``: how many iterations of its loops may run at once.
+    """
+
+    waits_for: tuple[int, ...]
+    iterations: tuple[int, ...]
+
+
+def one_by_one(schedule: Schedule) -> SideBySide:
+    count = len(schedule.steps)
+    return SideBySide(tuple(range(count)), (1,) * count)
+
+
+def side_by_side(folded: FoldedStep, schedule: Schedule) -> SideBySide:
+    """Return what may run at once within the schedule's peak."""
+    graph, steps = folded.graph, schedule.steps.tolist()
+    if graph.device_kind != "cpu":  # a GPU runs one kernel after another
+        return one_by_one(schedule)
+    timeline = simulate(graph, schedule)
+    made = made_bytes(timeline)
+    room = timeline.peak_bytes - timeline.live_bytes
+    iterations = np.minimum(1 + room // np.maximum(made, 1), [_iterations(folded, node) for node in steps])
+    # What an update writes, no step before it may still read, and a step behind it may.
+    updates = [folded.structure.phase(folded.nodes[node][0]) is Phase.UPDATE for node in steps]
+    return SideBySide(waits_within(timeline, made * iterations, updates), tuple(iterations.tolist()))
+
+
+def made_bytes(timeline: Timeline) -> NDArray[np.int64]:
+    """Return int64[steps], the bytes that each step allocates where it writes over nothing."""
+    before = np.append(timeline.fixed_bytes, timeline.after_bytes[:-1])
+    made: NDArray[np.int64] = timeline.live_bytes + timeline.taken_over - before
+    return made
+
+
+def waits_within(timeline: Timeline, made: NDArray[np.int64], alone: Sequence[bool]) -> tuple[int, ...]:
+    """Return ``SideBySide.waits_for`` such that what runs at once needs no more than the timeline's peak.
+
+    While the first ``k`` steps have ended and those before ``i`` may run, what step ``k - 1`` leaves is held
+    at most, and all that the steps from ``k`` to ``i - 1`` make, in whichever order they run. ``made``:
+    int64[steps], what each step makes then. ``alone``: nothing runs beside the step.
+    """
+    left = [timeline.fixed_bytes, *timeline.after_bytes.tolist()]
+    before = [0, *np.cumsum(made).tolist()]
+    found: list[int] = []
+    least = ended = 0
+    for step, by_itself in enumerate(alone):
+        while least < step and left[least] + before[step + 1] - before[least] > timeline.peak_bytes:
+            least += 1
+        if by_itself or (step and alone[step - 1]):
+            ended = step
+        elif least > ended:
+            ended = (
+                least + step + 1
+            ) // 2  # waits for less than it could, so that the next ones need not wait
+        found.append(ended)
+    return tuple(found)
+
+
+def _iterations(folded: FoldedStep, node: int) -> int:
+    ops = [folded.structure.ops[member] for member in folded.nodes[node]]
+    return min((op.get_attr("parallel_iterations") for op in ops if is_loop(op)), default=1)
