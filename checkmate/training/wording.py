@@ -114,33 +114,41 @@ def _further(trials: Trials, tried: TriedStep, limit: Limit) -> Iterator[str]:
 def what_runs(trials: Trials, tried: TriedStep) -> str:
     if tried.schedule is None:
         return "plain training, without recomputation"
-    graph = trials.graph
-    count = plural(len(tried.schedule.steps) - graph.n, "recomputation")
-    more, said = (
-        _more_seconds(trials, tried),
-        f"{count}, {format_overhead(tried.cost(graph), graph.base_cost)}",
-    )
-    return (
-        f"{said} time predicted" if more is None else f"{said} time predicted, {100 * more:+.0f} % measured"
-    )
+    count = plural(len(tried.schedule.steps) - trials.graph.n, "recomputation")
+    said = f"{count}, {format_overhead(_predicted(trials, tried), 1.0)} time predicted"
+    more = _measured(trials, tried)
+    return said if more is None else f"{said}, {100 * (more - 1):+.0f} % measured"
 
 
-def _more_seconds(trials: Trials, tried: TriedStep) -> float | None:
-    """Return how much longer the step takes than the plain one, as a share; None: not both were measured."""
+def _predicted(trials: Trials, tried: TriedStep) -> float:
+    """Return how long the step should take, in plain steps: what its ops cost, and as much longer than that
+    as another schedule took, since fewer ops run side by side.
+    """
+    cost = tried.cost(trials.graph) / trials.graph.base_cost
+    for other in trials.all:
+        measured = None if other is tried else _measured(trials, other)
+        if measured is not None:
+            return cost * measured / (other.cost(trials.graph) / trials.graph.base_cost)
+    return cost
+
+
+def _measured(trials: Trials, tried: TriedStep) -> float | None:
+    """Return how long the step took, in plain steps; None: not both were measured."""
     plain = 0.0 if trials.plain is None else trials.plain.found.seconds
-    return tried.found.seconds / plain - 1 if plain and tried.found.seconds else None
+    if tried.schedule is None or not plain or not tried.found.seconds:
+        return None
+    return tried.found.seconds / plain
 
 
 def _why_slower(trials: Trials, tried: TriedStep) -> Iterator[str]:
-    more = _more_seconds(trials, tried)
-    if more is None or tried.schedule is None or trials.plain is None:
+    more = _measured(trials, tried)
+    if more is None or trials.plain is None or more <= _predicted(trials, tried) + _FAR:
         return
-    if more > tried.cost(trials.graph) / trials.graph.base_cost - 1 + _FAR:
-        ops = 100 * (tried.found.op_seconds / trials.plain.found.op_seconds - 1)
-        yield (
-            f"it takes more than was predicted: its ops take {ops:+.0f} % in all, and the rest is lost while "
-            "they wait for one another"
-        )
+    ops = 100 * (tried.found.op_seconds / trials.plain.found.op_seconds - 1)
+    yield (
+        f"it takes more than was predicted: its ops take {ops:+.0f} % in all, and the rest is lost while "
+        "they wait for one another"
+    )
 
 
 def _over(tried: TriedStep, allowed: int) -> str:

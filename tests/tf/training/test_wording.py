@@ -106,6 +106,9 @@ def test_time_is_predicted_and_measured_and_a_gap_explained() -> None:
         ).splitlines()
         assert f"+{100 * (predicted - 1):.2f} % time predicted, {50 * seconds - 100:+.0f} % measured;" in line
         assert any("its ops take +5 % in all" in each for each in further) == far
+    trials.all = (first := TriedStep(schedule, StepMeasurement(0, 0, seconds=2.2 * predicted), 0), tried)
+    assert f"+{110 * predicted - 100:.2f} % time predicted" in what_runs(trials, tried)
+    assert what_runs(trials, first) != what_runs(trials, tried)
     unknown = what_runs(trials_of(graph=graph), tried)
     assert unknown.endswith("time predicted")
 
