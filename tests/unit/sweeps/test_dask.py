@@ -1,11 +1,15 @@
-"""Sweeps on a real dask cluster on this machine."""
+"""Sweeps on real dask clusters on this machine."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from checkmate.sweeps.run import run
 from tests.unit.sweeps import counting
 
 distributed = pytest.importorskip("distributed")
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.heavy  # workers start, are killed and start again: half a minute
 
 
@@ -100,17 +105,95 @@ def test_cancelling_withdraws_what_has_not_started(engine: Engine, tmp_path: Pat
     assert swept.cancelled and len(swept.answers) < len(tasks)
 
 
-def test_a_scheduler_that_goes_away_is_said_to_be_gone_and_the_journal_stays(tmp_path: Path) -> None:
+class Processes:
+    """A scheduler and two workers, each a process that can be lost for good."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.start()
+
+    def start(self) -> None:
+        host, _, port = self.address.partition(":")
+        self._start("scheduler", "--host", host, "--port", port, "--no-dashboard", "--no-show")
+        counting.until(self._listens)
+        for _ in range(2):
+            self._start("worker", f"tcp://{self.address}", "--nthreads", "1", "--no-nanny", "--no-dashboard")
+
+    def _start(self, kind: str, *arguments: str) -> None:
+        # A worker that says nothing is lost after four seconds, not five minutes.
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "4s"}
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.running.append(subprocess.Popen(command, env=environment, **quiet))
+
+    def _listens(self) -> bool:
+        host, _, port = self.address.partition(":")
+        with suppress(OSError), socket.create_connection((host, int(port)), 1.0):
+            return True
+        return False
+
+    def lose(self, *processes: subprocess.Popen[bytes]) -> None:
+        for process in processes:
+            process.kill()
+            process.wait()
+            self.running.remove(process)
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    load_kernels()
+    made = Processes()
+    yield made
+    made.lose(*made.running)
+
+
+def test_a_worker_that_says_nothing_any_more_is_lost(processes: Processes, tmp_path: Path) -> None:
     ran, path = tmp_path / "ran", tmp_path / "sweep.jsonl"
-    tasks = counting.sweep_tasks(ran, seeds=(1,), shares=(0.8,))
-    own = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
-    )
-    with own, open_journal(path) as journal, open_pool(engine_of(own)) as pool:
-        run(tasks, pool, journal=journal)
-        own.close()
+    tasks = counting.sweep_tasks(ran, pause_s=1.0)
+
+    def stop_the_first() -> None:
+        counting.until(lambda: bool(counting.marks(ran)))
+        os.kill(int(counting.marks(ran)[0].split()[1]), signal.SIGSTOP)
+
+    stopper = threading.Thread(target=stop_the_first)
+    with open_pool(parse_engine(f"dask://{processes.address}")) as pool, open_journal(path) as journal:
+        counting.until(lambda: pool.slots() == 2)
+        stopper.start()
+        swept = run(tasks, pool, journal=journal)
+    stopper.join()
+    assert not swept.failures and set(swept.answers) == {task.key for task in tasks}
+    names = [line.split()[0] for line in counting.marks(ran)]
+    assert names.count(names[0]) == 2 and set(read_entries(path)) == set(swept.answers)
+
+
+def test_a_scheduler_that_is_lost_is_said_to_be_and_the_journal_goes_on(
+    processes: Processes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ran, path = tmp_path / "ran", tmp_path / "sweep.jsonl"
+    tasks = counting.sweep_tasks(ran, pause_s=1.0)
+    engine = parse_engine(f"dask://{processes.address}")
+
+    def lose_it() -> None:
+        counting.until(lambda: len(read_entries(path)) >= 3)
+        processes.lose(processes.running[0])
+
+    loser = threading.Thread(target=lose_it)
+    with open_pool(engine) as pool, open_journal(path) as journal:
+        counting.until(lambda: pool.slots() == 2)
+        loser.start()
         with pytest.raises(
             EngineUnavailableError, match=r"the connection to the dask scheduler at .* was lost"
         ):
-            run(counting.sweep_tasks(ran, seeds=(2,), shares=(0.8,)), pool, journal=journal)
-    assert set(read_entries(path)) == {tasks[0].key}
+            run(tasks, pool, journal=journal)
+    loser.join()
+    assert "Traceback" not in capfd.readouterr().err  # one sentence says it
+    kept = read_entries(path)
+    processes.lose(*processes.running)
+    processes.start()
+    with open_pool(engine) as pool, open_journal(path) as journal:
+        swept = run(tasks, pool, journal=journal)
+    assert not swept.failures and set(swept.answers) == {task.key for task in tasks}
+    assert swept.reused == len(kept) and 3 <= len(kept) < len(tasks)
