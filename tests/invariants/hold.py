@@ -1,14 +1,10 @@
-"""Ask solvers about random graphs, and hold what must be true of every answer.
-
-``python -m tests.invariants FIRST COUNT`` does it in earnest, and writes down what was tried and what broke.
-"""
+"""Ask solvers about random graphs, and hold what must be true of every answer."""
 
 from __future__ import annotations
 
 import math
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -27,34 +23,17 @@ TIMED = ("auto", "local-search", "tight-milp")
 SEED_SAYS_ALL = (*QUICK, "local-search")  # by counted moves, the same seed gives the same answer
 _LARGE = (120, 400, 1500, 5000)  # ops, one graph of a hundred
 _CERTIFIED = 10  # one graph of so many has its bounds certified
-_KINDS: tuple[Callable[[int, int], Graph], ...] = (
-    lambda seed, ops: random_layered(seed, ops, edges_per_op=2),
-    lambda seed, ops: training_dag(seed, (ops - 1) // 2),
-    lambda seed, ops: random_dag(seed, ops, extras=True),
-    lambda seed, ops: random_graph(Random(seed), least_ops=ops, most_ops=ops),
-)
 
 
 @dataclass
 class Held:
     tried: Counter[str] = field(default_factory=Counter)
-    graphs: Counter[str] = field(default_factory=Counter)  # by their ops
     broken: list[str] = field(default_factory=list)
 
-    def add(self, more: Held) -> None:
-        self.tried += more.tried
-        self.graphs += more.graphs
-        self.broken += more.broken
 
-
-def graph_of(seed: int, ops: int | None = None) -> Graph:
-    """Return the graph of a seed: small with everything odd in it, or large.
-
-    ``ops``: how many it has, about.
-    """
+def graph_of(seed: int) -> Graph:
+    """Return the graph of a seed: small with everything odd in it, or large."""
     dice = Random(seed)
-    if ops is not None:
-        return _KINDS[seed % len(_KINDS)](seed, ops)
     if seed % 100 == 99:
         return random_layered(seed, _LARGE[seed // 100 % len(_LARGE)], edges_per_op=2)
     kind = seed % 5
@@ -65,10 +44,9 @@ def graph_of(seed: int, ops: int | None = None) -> Graph:
     return random_graph(dice, most_ops=dice.choice([1, 5, 9, 20]))
 
 
-def hold(seed: int, held: Held, ops: int | None = None) -> None:
+def hold(seed: int, held: Held) -> None:
     """Ask every solver about one graph, at several budgets, with and without constraints."""
-    dice, graph = Random(seed), graph_of(seed, ops)
-    held.graphs[_size(graph)] += 1
+    dice, graph = Random(seed), graph_of(seed)
     low, high = working_set_bound(graph).bytes, planning.keep_everything_peak(graph)
     between = (low + (high - low) * dice.randrange(1, 8) // 8 for _ in "ab")
     budgets = sorted({max(1, budget) for budget in (low - 1, low, *between, high)})
@@ -182,18 +160,14 @@ def certified(
     return problems
 
 
-def _size(graph: Graph) -> str:
-    return next((f"at most {most:,} ops" for most in (30, 500, 2000) if graph.n <= most), "about 5,000 ops")
-
-
 TOOL = replay_tool()
 
 
-def hold_many(first: int, count: int, ops: int | None = None) -> Held:
+def hold_many(first: int, count: int) -> Held:
     held = Held()
     for seed in range(first, first + count):
         try:
-            hold(seed, held, ops)
+            hold(seed, held)
         except Exception:
             held.broken.append(f"seed {seed}: {traceback.format_exc()[-600:]}")
     return held
