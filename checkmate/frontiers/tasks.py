@@ -19,7 +19,8 @@ from checkmate.memory.check import check
 from checkmate.progress import never
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.problem import SolveOptions
-from checkmate.sweeps.run import Data, Task
+from checkmate.sweeps.journal import Data
+from checkmate.sweeps.run import Task
 from checkmate.units import format_bytes
 
 _PROBE_S = 1.0  # per budget tried for the least reachable peak

@@ -1,4 +1,4 @@
-"""The sections of curves: a frontier, an exploration that the window saved, a sweep's journal."""
+"""The sections of curves: a frontier, an exploration that the window saved."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from checkmate.frontiers.curve import Curve, CurveBaseline, CurvePoint, CurveRow
 from checkmate.ir import Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.reports.html import Block, Note, Picture, Section, Table
-from checkmate.sweeps.journal import JournalEntry, read_entries
-from checkmate.units import NONE, format_bytes, format_overhead, format_seconds, plural
+from checkmate.units import NONE, format_bytes, format_overhead, format_seconds
 
 CAPTION = (
     "Blue: the best schedules known, solved and replayed step by step. Dashed: proved that none is "
@@ -160,56 +159,6 @@ def exploration(path: Path, data: Any) -> list[Section]:
     subtitle = "as saved from the window; every schedule replayed, bounds proved for any order of execution"
     picture = Picture(curve_svg(curve, subtitle), CAPTION)
     return [Section(f"{graph.name}: an exploration", facts, cards, (picture, table, *constrained))]
-
-
-def sweep(path: Path, data: Any) -> list[Section]:
-    entries = list(read_entries(path).values())
-    solves = [entry for entry in entries if "status" in entry.data]
-    others = [entry for entry in entries if "status" not in entry.data]
-    columns = ("solve", "status", "budget", "peak, predicted", "extra cost %", "bound %, proved", "seconds")
-    cards = (
-        (str(len(entries)), "finished tasks"),
-        (f"{sum(e.data['status'] == 'optimal' for e in solves)} of {len(solves)}", "solves proved optimal"),
-    )
-    blocks = (
-        Table.of("Finished solves", columns, [_solve_cells(entry) for entry in solves], words=(0, 1)),
-        Table.of("Other tasks", ("task", "result"), [(e.name, _other(e)) for e in others], words=(0, 1)),
-        Note(
-            (
-                "A bound with a star holds only under the solver's assumptions. A journal does not say "
-                "which tasks are still to come.",
-            )
-        ),
-    )
-    return [Section("A sweep's journal", (plural(len(solves), "solve"),), cards, blocks)]
-
-
-def _solve_cells(entry: JournalEntry) -> tuple[str, ...]:
-    told, base = entry.data, entry.data["base_cost"]
-    return (
-        entry.name,
-        str(told["status"]),
-        format_bytes(told["budget_bytes"]),
-        NONE if told["peak_bytes"] is None else format_bytes(told["peak_bytes"]),
-        _extra(told["cost"], base),
-        _extra(told["lower_bound"], base) + "*" * bool(told["assumptions"]),
-        _seconds(told["solve_seconds"]),
-    )
-
-
-def _extra(cost: float | None, base: float) -> str:
-    if cost is None or base <= 0:
-        return NONE
-    return f"{max(0.0, 100 * (cost / base - 1)):,.2f}"  # below zero only by rounding
-
-
-def _other(entry: JournalEntry) -> str:
-    told = entry.data
-    if "points" in told:
-        return f"{len(told['points'])} schedules" + (f"; {told['note']}" if told.get("note") else "")
-    return (
-        f"the least peak known is {format_bytes(told['peak_bytes'])}" if "peak_bytes" in told else "finished"
-    )
 
 
 def _seconds(value: float) -> str:

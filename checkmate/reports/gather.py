@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,7 +26,6 @@ KINDS: dict[str, tuple[str, Maker]] = {
     "checkmate-frontier": ("frontier -o curve.json", curves.frontier),
     "checkmate-frontiers": ("frontier --json, of several graphs", curves.frontiers),
     "checkmate-max-batch": ("max-batch --json", batches.sections),
-    "checkmate-sweep": ("--journal of a sweep", curves.sweep),
     "checkmate-jax-export": ("export.json of a step of JAX", steps.jax_export),
     "checkmate-exploration": ("an exploration saved from the window", curves.exploration),
 }
@@ -35,7 +33,7 @@ RUN = (REPORT, SCHEDULE, GRAPH)  # what run, export, solve and profile write
 ACCEPTED = ", ".join(
     [*(name for name, _ in KINDS.values()), "a run's or an export's folder", "a schedule beside its graph"]
 )
-_ENDINGS = (".json", ".json.gz", ".jsonl", ".journal")
+_ENDINGS = (".json", ".json.gz")
 
 
 class NotAResult(FormatError):  # noqa: N818 - the name says what is wrong
@@ -104,9 +102,7 @@ def _may_be(path: Path) -> bool:
 
 def load(path: Path) -> Loaded:
     """Raise NotAResult where no command writes such a file, FormatError where it is damaged."""
-    data = _first_line(path)
-    if data is None:
-        data = read_json(path)
+    data = read_json(path)
     kind = data.get("format") if isinstance(data, dict) else None
     if looks_like_node_link(data):
         kind = GRAPH
@@ -120,16 +116,6 @@ def load(path: Path) -> Loaded:
             hint="update checkmate",
         )
     return Loaded(path, kind, data)
-
-
-def _first_line(path: Path) -> Any:
-    """Return the header of a sweep's journal, else None."""
-    try:
-        with path.open("rb") as file:
-            found = json.loads(file.readline(4096))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and found.get("format") == "checkmate-sweep" else None
 
 
 def _sections(group: Sequence[Loaded]) -> list[Section]:

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,23 +18,18 @@ from checkmate.errors import FormatError, SchemaVersionError, UsageError
 from checkmate.formats.files import require_writable
 
 FORMAT, VERSION = "checkmate-sweep", 1
+Data = dict[str, Any]
 _HINT = "give another journal, or remove this one"
-
-
-@dataclass(frozen=True)
-class JournalEntry:
-    name: str
-    data: dict[str, Any]
 
 
 class Journal:
     """Use ``open_journal``."""
 
-    def __init__(self, file: FileIO, found: dict[str, JournalEntry]) -> None:
+    def __init__(self, file: FileIO, found: dict[str, Data]) -> None:
         self._file, self._found = file, found
 
-    def get(self, key: str) -> dict[str, Any] | None:
-        return self._found[key].data if key in self._found else None
+    def get(self, key: str) -> Data | None:
+        return self._found.get(key)
 
     def __len__(self) -> int:
         return len(self._found)
@@ -43,7 +37,7 @@ class Journal:
     def add(self, key: str, name: str, data: Mapping[str, Any]) -> None:
         """Record a finished task; it is on the disk when this returns."""
         _append(self._file, _line({"key": key, "name": name, "data": dict(data)}))
-        self._found[key] = JournalEntry(name, dict(data))
+        self._found[key] = dict(data)
 
 
 @contextmanager
@@ -89,14 +83,6 @@ def _append(file: FileIO, line: bytes) -> None:
         ) from error
 
 
-def read_entries(path: Path) -> dict[str, JournalEntry]:
-    """Return the finished tasks of a journal, which may still be being written, by key."""
-    try:
-        return _parsed(path, path.read_bytes())[0]
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
-
-
 def _header() -> bytes:
     return _line({"format": FORMAT, "version": VERSION})
 
@@ -107,14 +93,14 @@ def _line(data: Mapping[str, Any]) -> bytes:
     )
 
 
-def _parsed(path: Path, body: bytes) -> tuple[dict[str, JournalEntry], int]:
+def _parsed(path: Path, body: bytes) -> tuple[dict[str, Data], int]:
     """Return the finished tasks, and how many bytes are whole lines."""
     whole = body.rfind(b"\n") + 1
     if whole == 0 and _header().startswith(body):
         return {}, 0
     lines = body[:whole].split(b"\n")[:-1]
     _require_header(path, _json(lines[0]) if lines else None)
-    found: dict[str, JournalEntry] = {}
+    found: dict[str, Data] = {}
     for number, line in enumerate(lines[1:], start=2):
         entry = _json(line)
         if (
@@ -125,7 +111,7 @@ def _parsed(path: Path, body: bytes) -> tuple[dict[str, JournalEntry], int]:
             raise FormatError(
                 f"{path}: line {number} is not a finished task", hint="remove that line, or " + _HINT
             )
-        found[entry["key"]] = JournalEntry(str(entry.get("name", "")), entry["data"])
+        found[entry["key"]] = entry["data"]
     return found, whole
 
 

@@ -14,9 +14,8 @@ import checkmate
 from checkmate.errors import FormatError
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.sweeps.engine import Pool
-from checkmate.sweeps.journal import Journal
+from checkmate.sweeps.journal import Data, Journal
 
-Data = dict[str, Any]
 _POLL_S = 0.02
 _ERROR = "error"  # the only field of an answer that is an error
 

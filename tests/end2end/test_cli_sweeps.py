@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from checkmate.formats import write_graph
-from checkmate.sweeps.journal import read_entries
 from tests.end2end.test_cli import call, one_object, start
 from tests.generated_graphs import training_dag
+from tests.unit.sweeps.counting import read_entries
 
 MOVES = ("--solver", "local-search", "--moves", "1500")
 LONGER = ("--solver", "local-search", "--moves", "30000")

@@ -15,8 +15,9 @@ from checkmate import planning
 from checkmate.machine.cost_store import CostStore, KnownCost
 from checkmate.machine.plan_store import KeptPlan, PlanStore
 from checkmate.solvers.problem import SolveOptions
-from checkmate.sweeps.journal import open_journal, read_entries
+from checkmate.sweeps.journal import open_journal
 from tests.graphs_strategies import training_chain
+from tests.unit.sweeps.counting import read_entries
 
 DAY = 86400.0
 ROOT = Path(checkmate.__file__).parents[1]
@@ -87,4 +88,4 @@ def test_a_journal_goes_by_the_order_of_its_lines(tmp_path: Path, monkeypatch: p
         for number, now in enumerate((DAY, 0.0, 2 * DAY)):
             monkeypatch.setattr(time, "time", lambda now=now: now)
             journal.add(str(number), str(number), {})
-    assert [entry.name for entry in read_entries(tmp_path / "j").values()] == ["0", "1", "2"]
+    assert list(read_entries(tmp_path / "j")) == ["0", "1", "2"]

@@ -20,9 +20,10 @@ from checkmate.errors import CheckmateError
 from checkmate.formats.exploration import read_exploration, write_exploration
 from checkmate.machine.cost_store import CostStore
 from checkmate.machine.plan_store import PlanStore
-from checkmate.sweeps.journal import open_journal, read_entries
+from checkmate.sweeps.journal import open_journal
 from tests.faults.operations import _cost, _explored
 from tests.faults.test_clock import PLAN
+from tests.unit.sweeps.counting import read_entries
 
 ROUNDS = 5
 _REFUSED, _BROKE = "refused", "broke"
@@ -89,9 +90,9 @@ def _write_journal(folder: Path, record: str) -> bool:
 
 
 def _read_journal(folder: Path) -> set[str]:
-    entries = read_entries(folder / "j.jsonl").values()
-    assert all(entry.data == {"record": entry.name * 100} for entry in entries)
-    return {entry.name for entry in entries}
+    entries = read_entries(folder / "j.jsonl")
+    assert all(data == {"record": key * 100} for key, data in entries.items())
+    return set(entries)
 
 
 PLACES = {

@@ -22,6 +22,7 @@ from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph, read_schedule, write_graph, write_schedule
 from checkmate.formats.exploration import read_exploration, write_exploration
 from checkmate.formats.schedule import read_certificate, write_certificate
+from checkmate.frontiers.tasks import plain
 from checkmate.ir import Graph
 from checkmate.machine.cost_store import CostStore, KnownCost
 from checkmate.machine.plan_store import KeptPlan, PlanStore
@@ -33,10 +34,11 @@ from checkmate.request import parse_shape
 from checkmate.solvers.constraints import Constraints
 from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
 from checkmate.sweeps.engine import parse_engine
-from checkmate.sweeps.journal import open_journal, read_entries
+from checkmate.sweeps.journal import open_journal
 from checkmate.workers.window_messages import WINDOW_MESSAGES
 from tests.graphs_strategies import training_chain
 from tests.unit.reports import writers
+from tests.unit.sweeps.counting import read_entries
 
 DATA = Path(__file__).resolve().parents[1] / "unit" / "records" / "data"
 
@@ -157,13 +159,19 @@ def explorations(folder: Path) -> list[bytes]:
     return [(folder / "e.json").read_bytes(), (folder / "r.json").read_bytes()]
 
 
+def _write_journal(path: Path) -> None:
+    with open_journal(path) as journal:
+        journal.add("a", "chain at 75 %", plain(planning.solve(asked(), 40, solver="greedy")))
+        journal.add("b", "chain: the least memory known", {"peak_bytes": 40})
+
+
 def _read_journal(folder: Path, data: bytes) -> object:
     path = _put(folder / "j.jsonl", data)
     found = read_entries(path)
     with open_journal(path) as journal:
         journal.add("new", "new", {"a": 1})
     assert len(read_entries(path)) >= len(found)
-    return gather([path])
+    return found
 
 
 def _read_page(folder: Path, data: bytes) -> object:
@@ -285,7 +293,7 @@ READERS: dict[str, Reader] = {
     "schedule": Reader(_read_schedule, _written(s=_write_schedule)),
     "certificate": Reader(_read_certificate, _certificates),
     "exploration": Reader(_read_exploration, explorations),
-    "journal": Reader(_read_journal, _written(j=writers.write_journal)),
+    "journal": Reader(_read_journal, _written(j=_write_journal)),
     "frontier": Reader(_read_page, _written(c=writers.write_curve)),
     "report": Reader(_read_page, _reports),
     "results": Reader(_read_page, _written(b=writers.write_batch, j=writers.write_jax_export)),

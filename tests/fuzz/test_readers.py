@@ -2,7 +2,7 @@
 
 It reads them, or refuses them in a short sentence.
 
-``python -m tests.fuzz COUNT`` tries as many as you like, and says what broke.
+``pytest -m long tests/fuzz`` tries a hundred thousand of each.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from checkmate.ir import GraphBuilder
 from checkmate.machine.cost_store import CostStore, KnownCost
 from checkmate.processes.messages import MessageError, MessageTable
 from checkmate.reports.gather import gather
-from checkmate.sweeps.journal import read_entries
 from tests.fuzz.judge import judged, tried
 from tests.fuzz.readers import READERS, opened, reframed
+from tests.unit.sweeps.counting import read_entries
 
 EACH = 60  # seconds for all of them
 OFTEN = {"graph": 400, "node-link": 400, "schedule": 400, "exploration": 200}  # quick, and users edit them

@@ -15,8 +15,8 @@ def add_report(parser: argparse.ArgumentParser) -> None:
         parser,
         _report,
         "Make one HTML page of curves and tables. Results are what frontier -o curve.json and max-batch "
-        "--json write, the folder of a run or an export, a schedule beside its graph, an exploration, a "
-        "sweep's journal, or a folder of these. The page needs no other file and can be printed.",
+        "--json write, the folder of a run or an export, a schedule beside its graph, an exploration, "
+        "or a folder of these. The page needs no other file and can be printed.",
         example="checkmate report batch.json curve.json out -o report.html",
     )
     add = parser.add_argument

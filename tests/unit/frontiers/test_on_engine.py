@@ -17,12 +17,13 @@ from checkmate.ir import Graph, SolveStatus
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import SolveOptions
 from checkmate.sweeps.engine import Engine, Pool, open_pool
-from checkmate.sweeps.journal import open_journal, read_entries
+from checkmate.sweeps.journal import open_journal
 from checkmate.units import Budget
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import tiny_graphs
 from tests.oracles import optimum
 from tests.recorder import require_checked
+from tests.unit.sweeps.counting import read_entries
 
 OPTIONS = SolveOptions(time_limit_s=300.0, moves=2000)
 ROUNDING = 1e-9

@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from checkmate.charts.frontier import curve_svg, svg_text
-from checkmate.errors import FormatError
 from checkmate.formats.files import read_json
 from checkmate.frontiers.curve import curve_of, read_curve
 from checkmate.reports.gather import KINDS, RUN, gather
@@ -57,10 +54,8 @@ def test_an_exported_step_of_jax(written: Written) -> None:
 
 
 def test_every_kind_is_written_here(written: Written) -> None:
-    formats = {
-        read_json(path)["format"] for path in written.folder.rglob("*.json*") if path.suffix != ".jsonl"
-    }
-    assert formats | {"checkmate-sweep"} == {*KINDS, *RUN}
+    formats = {read_json(path)["format"] for path in written.folder.rglob("*.json*")}
+    assert formats == {*KINDS, *RUN}
 
 
 def test_every_section_is_a_page_with_its_source(written: Written) -> None:
@@ -239,20 +234,6 @@ def test_a_schedule_finds_its_graph_beside_it_or_among_those_given(tmp_path: Pat
     assert [len(section.sources) for section in both] == [2, 2]
     assert all(any(isinstance(block, Picture) for block in section.blocks) for section in both)
     assert only(there / "g.json").title == "other: a graph"
-
-
-def test_a_journal_counts_finished_entries_and_may_end_in_half_a_line(
-    written: Written, tmp_path: Path
-) -> None:
-    section = only(written.folder / "sweep.jsonl")
-    assert [row["status"] for row in rows(section, "Finished")] == ["optimal", "infeasible"]
-    body = (written.folder / "sweep.jsonl").read_bytes()
-    (tmp_path / "cut.jsonl").write_bytes(body[:-5])
-    assert "2: finished tasks" in words(only(tmp_path / "cut.jsonl"))
-    lines = body.split(b"\n")
-    (tmp_path / "bad.jsonl").write_bytes(b"\n".join([lines[0], b"[1]", *lines[1:]]))
-    with pytest.raises(FormatError, match=r"bad\.jsonl: line 2 is not a finished task"):
-        gather([tmp_path / "bad.jsonl"])
 
 
 def test_an_exploration_is_replayed(written: Written) -> None:

@@ -15,13 +15,11 @@ from checkmate.formats.files import write_json
 from checkmate.frontiers.summary import TradeOff
 from checkmate.frontiers.sweep import trade_off
 from checkmate.frontiers.table import facts
-from checkmate.frontiers.tasks import plain
 from checkmate.ir import Graph, VerificationReport
 from checkmate.largest.batch import max_batch
 from checkmate.largest.measured import MeasuredSize
 from checkmate.largest.scaling import BatchScaling
 from checkmate.solvers.problem import SolveOptions
-from checkmate.sweeps.journal import open_journal
 from checkmate.units import Budget
 from tests.graphs_strategies import training_chain
 
@@ -104,15 +102,6 @@ def write_run(folder: Path, name: str = "chain") -> None:
     write_report(folder / "report.json", report)
 
 
-def write_journal(path: Path) -> None:
-    asked = graph()
-    budget = int(0.75 * planning.keep_everything_peak(asked))
-    with open_journal(path) as journal:
-        journal.add("a", "chain at 75 %", plain(planning.solve(asked, budget, options=BRIEF)))
-        journal.add("b", "chain at 1 B", plain(planning.solve(asked, 1, options=BRIEF)))
-        journal.add("c", "chain: the least memory known", {"peak_bytes": 40})
-
-
 def write_jax_export(path: Path) -> dict[str, Any]:
     """Write what ``checkmate.jax.export`` does, for which JAX is needed."""
 
@@ -166,6 +155,5 @@ WRITERS: dict[str, Any] = {
     "curves.json": write_curves,
     "batch.json": write_batch,
     "jax_export.json": write_jax_export,
-    "sweep.jsonl": write_journal,
     "explored.json.gz": write_explored,
 }

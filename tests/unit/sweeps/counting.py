@@ -11,8 +11,14 @@ from pathlib import Path
 from checkmate.frontiers.tasks import SolveTask
 from checkmate.planning import keep_everything_peak
 from checkmate.solvers.problem import SolveOptions
-from checkmate.sweeps.run import Data, SweepResult
+from checkmate.sweeps.journal import Data, _parsed
+from checkmate.sweeps.run import SweepResult
 from tests.generated_graphs import training_dag
+
+
+def read_entries(path: Path) -> dict[str, Data]:
+    """Return what a journal, which may still be being written, holds by key."""
+    return _parsed(path, path.read_bytes())[0]
 
 
 def mark(path: Path, text: str) -> None:

@@ -18,9 +18,10 @@ import pytest
 from checkmate.errors import EngineUnavailableError
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.sweeps.engine import Engine, open_pool, parse_engine
-from checkmate.sweeps.journal import open_journal, read_entries
+from checkmate.sweeps.journal import open_journal
 from checkmate.sweeps.run import run
 from tests.unit.sweeps import counting
+from tests.unit.sweeps.counting import read_entries
 
 distributed = pytest.importorskip("distributed")
 ROOT = Path(__file__).resolve().parents[3]
