@@ -17,7 +17,8 @@ from checkmate.ir import CostUnit, Graph
 
 TAKEN_OUT = (
     "the step's own recomputation (tf.recompute_grad, jax.checkpoint, keras.remat, keras.RematScope) is "
-    "taken out: what is recomputed is planned anew, and a share is of what the step takes without it"
+    "taken out: what is recomputed is planned anew; a share is of what the step takes as written, or without "
+    "it where that is less"
 )
 
 # A gradient that is zero on paper (a bias before BatchNorm) is rounding noise. Its error is relative to this

@@ -76,6 +76,11 @@ class PlannedStep(ABC):
     def plain_bytes(self) -> int:
         """What the plain step shows: measured, or as compiled."""
 
+    @property
+    @abstractmethod
+    def share_bytes(self) -> int:
+        """What a share is of, as ``Compilation.share_bytes``."""
+
     @abstractmethod
     def own_budget(self) -> Allowed:
         """Return what the supplied schedule's own budget of requested bytes is at the plain step's rate."""
@@ -262,6 +267,13 @@ class Compilation(ABC, Generic[Way, Made]):
         """What arguments, results and temporaries of the plain step take together."""
 
     @property
+    def share_bytes(self) -> int:
+        """What a share is of: the same, or what the step takes as the user wrote it, where its own
+        recomputation was taken out and that is less.
+        """
+        return self.plain_bytes
+
+    @property
     @abstractmethod
     def fixed_bytes(self) -> int:
         """What arguments and results take, which no schedule changes."""
@@ -287,6 +299,10 @@ class CompiledStep(PlannedStep):
     @property
     def plain_bytes(self) -> int:
         return self.compilation.plain_bytes
+
+    @property
+    def share_bytes(self) -> int:
+        return self.compilation.share_bytes
 
     def own_budget(self) -> Allowed:
         """Return what the compiler takes at the supplied budget: of the graph's bytes as many as in the plain

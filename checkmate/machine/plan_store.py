@@ -55,7 +55,7 @@ class KeptPlan:
     ISO, UTC. ``measured``: the peak was read off a meter; else it was predicted. ``tried`` is all that was
     measured of the step. ``seconds`` and ``scratch`` (bytes) are those of its ops, if they are known.
     ``rooms``: bytes for the step alone that a plan was sought for, to the end. ``made_with``: versions,
-    device and settings.
+    device and settings. ``as_written``: the plain step with recomputation of its own, where it was measured.
     """
 
     steps: tuple[int, ...] | None
@@ -73,6 +73,7 @@ class KeptPlan:
     scratch: tuple[int, ...] = ()
     rooms: tuple[int, ...] = ()
     made_with: Mapping[str, str] = field(default_factory=dict)
+    as_written: KeptTrial | None = None
 
 
 class PlanStore:

@@ -50,8 +50,16 @@ class StepPlanning:
         if budget is None:
             return step.own_budget()
         least = self._least_bytes() if budget == Budget() else 0
-        allowed = budget.resolve(keep_everything_peak=step.plain_bytes, minimum=least)
-        return Allowed(allowed, step.share_notes(budget, allowed))
+        if budget.share is None:
+            return Allowed(budget.resolve(keep_everything_peak=step.plain_bytes, minimum=least))
+        allowed = budget.resolve(keep_everything_peak=step.share_bytes, minimum=least)
+        notes = step.share_notes(budget, allowed)
+        if step.share_bytes < step.plain_bytes:
+            written, without = format_bytes(step.share_bytes), format_bytes(step.plain_bytes)
+            notes += (
+                f"the budget is a share of the {written} that the step takes as written; plain: {without}",
+            )
+        return Allowed(allowed, notes)
 
     def _least_bytes(self) -> int:
         if self._compiled is not None:

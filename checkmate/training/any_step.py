@@ -38,12 +38,11 @@ from checkmate.training.wording import not_planned
 
 @dataclass(frozen=True, eq=False)
 class AnyStep(LiveStep):
-    """A step of the user's own for one layout of its arguments. ``unplanned``: the concrete function as
-    TensorFlow runs it by itself. ``strategy``: on whose replicas it runs; None: on one device.
+    """A step of the user's own for one layout of its arguments. ``strategy``: on whose replicas it runs;
+    None: on one device.
     """
 
     structure: Returned
-    unplanned: Any
     strategy: Any = None
 
     @property
@@ -51,7 +50,8 @@ class AnyStep(LiveStep):
         return number_of_replicas(self.strategy) > 1
 
     def plain(self) -> Callable[..., Any]:
-        return lambda *arguments: self.unplanned(*arguments)
+        function = self.folded.traced.as_traced
+        return lambda *arguments: function(*arguments)
 
     def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
         return self.structure.pack(flat)
@@ -84,13 +84,13 @@ def any_step(
         with as_one_replica(strategy, subject.name):
             return body(*tensors)
 
-    traced, returned, unplanned = trace_function(
+    traced, returned = trace_function(
         on_one, layout.specs, subject, batch_size=layout.batch_size, for_xla=for_xla
     )
     if tensors and strategy is None:
         traced = with_seen_sizes(traced, lambda: tensors)
     folded = folded_here(traced, fixed_bytes(traced, len(layout.specs)))
-    return AnyStep(str(subject.name), layout, folded, returned, unplanned, strategy)
+    return AnyStep(str(subject.name), layout, folded, returned, strategy)
 
 
 def own_train_step(

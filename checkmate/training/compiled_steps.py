@@ -29,6 +29,7 @@ from checkmate.planning.compiling import CompiledSearch
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss, Target
+from checkmate.training.limit import Limit
 from checkmate.training.plan import StepSubject
 from checkmate.training.wording import not_planned, tell_plan
 from checkmate.units import Budget, format_bytes, format_bytes_apart, plural
@@ -59,7 +60,7 @@ class CompiledSteps:
     def __init__(self, subject: StepSubject, request: PlanRequest) -> None:
         self._subject, self.request = subject, request
         self.plans: dict[Key, CompiledPlan] = {}
-        self._limit: int | None = None  # until a first step tells what a share is of
+        self._limit: Limit | None = None  # until a first step tells what a share is of
         self._made: dict[Key, tuple[CompiledPlan, Any]] = {}
 
     def planned(self, layout: BatchLayout) -> CompiledPlan | None:
@@ -99,20 +100,25 @@ class CompiledSteps:
         step = step.with_folded(replace(step.folded, graph=costs_for_xla(step.folded)))
         compiled = _LiveXla(self, step)
         search = CompiledSearch(compiled, self.request.solver_for(report), self.request)
-        fit = search.fit(self._limit_of(compiled, search))
+        limit = self._limit_of(compiled, search)
+        fit = search.fit(limit.bytes)
         if not fit.fits and self.request.on_miss is OnMiss.RAISE:
             what = f"a training step of {step.name!r} with a {layout.describe()}"
             raise none_fits(fit, what, "or use a smaller batch")
-        return CompiledPlan(layout, step, fit, _sentence(step, fit))
+        return CompiledPlan(layout, step, fit, _sentence(step, fit, limit.words))
 
-    def _limit_of(self, step: _LiveXla, search: CompiledSearch[WaitPolicy, XlaMemory]) -> int:
+    def _limit_of(self, step: _LiveXla, search: CompiledSearch[WaitPolicy, XlaMemory]) -> Limit:
         """Return what arguments, results and temporaries may take in all. A share is of the plain step as XLA
-        compiles it; ``min`` is what the least memory known takes.
+        compiles it, with its own recomputation where that takes less; ``min`` is what the least memory known
+        takes.
         """
         if self._limit is None:
-            budget = self.request.budget
+            budget, whole, words = self.request.budget, step.plain_bytes, ""
             least = search.least_bytes() if budget == Budget() else 0
-            self._limit = budget.resolve(keep_everything_peak=step.plain_bytes, minimum=least)
+            if budget.share is not None and step.share_bytes < whole:
+                whole = step.share_bytes
+                words = f"{100 * budget.share:g} % of the {format_bytes(whole)} as written"
+            self._limit = Limit(budget.resolve(keep_everything_peak=whole, minimum=least), words)
         return self._limit
 
     def call(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], hint: str = "") -> Any:
@@ -155,12 +161,20 @@ class _LiveXla(XlaCompilation):
     def loose(self) -> Graph | None:
         return loose(self._step.folded, self.graph)
 
+    @cached_property
+    def as_written(self) -> StepCompilation | None:
+        if not self._step.folded.traced.taken_out:
+            return None
+        layout = self._step.layout
+        return compile_step(self._steps.body(layout, None, None, WaitPolicy.RUNS), layout.specs)
+
     def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
         body = self._steps.body(self._step.layout, self._step, schedule, tied)
         return compile_step(body, self._step.layout.specs)
 
 
-def _sentence(step: LiveStep, fit: CompiledFit[WaitPolicy, XlaMemory]) -> str:
+def _sentence(step: LiveStep, fit: CompiledFit[WaitPolicy, XlaMemory], words: str) -> str:
+    """``words``: what the budget is, where that is not a share of the plain step."""
     peak, budget = format_bytes_apart(fit.whole_bytes, fit.budget_bytes)
     further = [f"{plural(fit.compilations - 1, 'schedule')} compiled in {fit.compile_seconds:.0f} s"]
     if fit.chosen is None:
@@ -173,11 +187,13 @@ def _sentence(step: LiveStep, fit: CompiledFit[WaitPolicy, XlaMemory]) -> str:
         what = f"{count}, {100 * fit.overhead:+.1f} % time, estimated"
     said = f"{step.layout.describe()}, compiled by XLA: {what}; {peak}"
     if fit.fits:
-        line = f"{said} of {budget} (plain {format_bytes(fit.plain_bytes)})"
+        base = f"{words}, plain" if words else "plain"
+        line = f"{said} of {budget} ({base} {format_bytes(fit.plain_bytes)})"
     else:
         over = format_bytes(fit.whole_bytes - fit.budget_bytes)
         line = f"{said}, {over} over the budget of {budget}; {fit.remedy}"
         further.append("no schedule that was compiled keeps the budget")
+        further += [f"the budget is {words}"] if words else []
     return "\n".join([line, *further])
 
 

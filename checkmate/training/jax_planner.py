@@ -100,11 +100,12 @@ class JaxPlanner:
             request.tell(note)
         step = JaxCompilation(begun, self._name, alone=alone)
         search = CompiledSearch(step, request.solver_for(report), request)
-        fit = search.fit(_budget_bytes(request, begun.plain))
+        base = begun.plain if request.budget.share is None else step.share_of
+        fit = search.fit(_budget_bytes(request, base))
         if not fit.fits and request.on_miss is OnMiss.RAISE:
             hint = 'raise the budget, use a smaller batch, donate the state, or write on_miss="closest"'
             raise none_fits(fit, hint)
-        plan = JaxPlan.of(begun, request.static, fit)
+        plan = JaxPlan.of(begun, request.static, fit, base)
         request.tell(plan.report.sentence)
         return plan
 
@@ -127,10 +128,11 @@ def _kind(leaf: Any) -> Any:
         return type(leaf)  # it is no array: tracing says so
 
 
-def _budget_bytes(request: JaxRequest, plain: StepMemory) -> int:
+def _budget_bytes(request: JaxRequest, base: StepMemory) -> int:
+    """``base``: what a share is of."""
     if request.whole:
-        return request.budget.resolve(keep_everything_peak=plain.whole, minimum=0)
-    return plain.fixed + request.budget.resolve(keep_everything_peak=plain.temporary, minimum=0)
+        return request.budget.resolve(keep_everything_peak=base.whole, minimum=0)
+    return base.fixed + request.budget.resolve(keep_everything_peak=base.temporary, minimum=0)
 
 
 def request_of(

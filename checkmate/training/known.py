@@ -42,21 +42,24 @@ def shift_of(kept: KeptPlan, trials: Trials) -> int:
 
 def recall(trials: Trials, kept: KeptPlan) -> None:
     """Let ``trials`` know what ``kept`` tells of its step, with peaks beside what others hold now."""
-    step, shift = trials.step, shift_of(kept, trials)
-    tried = []
-    for each in _with_plan(kept):
-        schedule = None if each.steps is None else Schedule.of(step.graph, list(each.steps))
-        held = max(0, each.held_bytes + shift)
-        moved = held - each.held_bytes
-        found = StepMeasurement(
-            each.peak_bytes + moved,
-            held,
-            source=PeakSource(each.source),
-            least_bytes=each.least_bytes + moved,
-            constant_bytes=each.constant_bytes,
-        )
-        tried.append(TriedStep(schedule, found, held))
-    trials.recall(tried, _learned_graph(kept, step.graph), kept.rate or None)
+    graph, shift = trials.step.graph, shift_of(kept, trials)
+    tried = [_tried(each, graph, shift) for each in _with_plan(kept)]
+    trials.recall(tried, _learned_graph(kept, graph), kept.rate or None)
+    trials.as_written = None if kept.as_written is None else _tried(kept.as_written, graph, shift)
+
+
+def _tried(kept: KeptTrial, graph: Graph, shift: int) -> TriedStep:
+    schedule = None if kept.steps is None else Schedule.of(graph, list(kept.steps))
+    held = max(0, kept.held_bytes + shift)
+    moved = held - kept.held_bytes
+    found = StepMeasurement(
+        kept.peak_bytes + moved,
+        held,
+        source=PeakSource(kept.source),
+        least_bytes=kept.least_bytes + moved,
+        constant_bytes=kept.constant_bytes,
+    )
+    return TriedStep(schedule, found, held)
 
 
 def known_limit(kept: KeptPlan, request: PlanRequest, trials: Trials) -> Limit | None:
@@ -137,6 +140,7 @@ def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
         seconds=tuple(float(f"{op.cost:.{_DIGITS}g}") for op in trials.graph.ops) if known else (),
         scratch=tuple(op.workspace_bytes for op in trials.graph.ops) if known else (),
         rooms=tuple(rooms),
+        as_written=None if trials.as_written is None else _kept_trial(trials.as_written),
     )
 
 

@@ -101,7 +101,8 @@ def _everything(step: LiveStep) -> int:
 
 def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     """Return what the allocator may show for the step of ``trials``. A share is of what the plain step takes
-    by itself, so that step is measured. TensorFlow orders the ops of a plain step anew in each run, and its
+    by itself, so that step is measured; of what it takes as the user wrote it, where its own recomputation
+    was taken out and that is less. TensorFlow orders the ops of a plain step anew in each run, and its
     peak varies: a share is of the lowest. What others hold is added: a share asks the same of the step beside
     another model. ``min`` is the least that was kept on the meter.
     """
@@ -111,27 +112,34 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
     if budget.share is None:
         return _least(request, trials)
     share = f"{100 * budget.share:g} %"
-    plain = trials.run_plain(f": the budget is {share} of its peak")
-    if plain is None or not plain.measured:
+    tried = trials.run_plain(f": the budget is {share} of its peak")
+    plain = tried if tried is not None and tried.measured else None
+    if plain is not None:
+        others, own, most = plain.others_bytes, _own(plain, budget.share), plain.own_bytes
+        words, further = f"{share} of the plain {format_bytes(own)}", list[str]()
+    else:
+        others, own, most = trials.held, trials.everything, trials.everything
+        words = f"{share} of the {format_bytes(own)} requested"
         why = trials.why_not_plain or "no meter sees its tensors"
-        return Limit(
-            trials.held + budget.resolve(keep_everything_peak=trials.everything, minimum=0),
-            f"{share} of the {format_bytes(trials.everything)} requested",
-            trials.held,
-            (
-                "what keeping everything requests counts",
-                f"the plain step's peak was not measured: {why}",
-            ),
-        )
-    others, most = plain.others_bytes, plain.own_bytes
-    own = most if budget.share >= 1 else plain.least_bytes - others  # all that plain training takes
-    further = f"the plain step's lowest peak of several runs counts; the highest was {format_bytes(most)}"
-    return Limit(
-        others + budget.resolve(keep_everything_peak=own, minimum=0),
-        f"{share} of the plain {format_bytes(own)}",
-        others,
-        (further,) if most > _ALIKE * own else (),
-    )
+        further = [
+            "what keeping everything requests counts",
+            f"the plain step's peak was not measured: {why}",
+        ]
+    written = trials.run_as_written()
+    if written is not None and _own(written, budget.share) < own:
+        further.append(f"without its own recomputation the step takes {format_bytes(own)}")
+        own, most = _own(written, budget.share), written.own_bytes
+        words = f"{share} of the {format_bytes(own)} as written"
+    if most > _ALIKE * own:
+        lowest = "the plain step's lowest peak of several runs counts"
+        further.append(f"{lowest}; the highest was {format_bytes(most)}")
+    allowed = budget.resolve(keep_everything_peak=own, minimum=0)
+    return Limit(others + allowed, words, others, tuple(further))
+
+
+def _own(tried: TriedStep, share: float) -> int:
+    """Return what a share of a plain step is of. All of it is all that plain training takes."""
+    return tried.own_bytes if share >= 1 else tried.least_bytes - tried.others_bytes
 
 
 def _least(request: PlanRequest, trials: Trials) -> Limit:

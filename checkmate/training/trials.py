@@ -82,7 +82,8 @@ class Trials:
     others were seen to hold on the device; ``others``: what they hold now, or ``beside`` if that is more:
     what they were seen to hold in training. ``metered``: this process has a memory meter. ``all``: what was
     tried, in order. ``carried``: what is known of the ops was measured before, or of another layout.
-    ``ready``: the last step that ran, where it was to be kept.
+    ``ready``: the last step that ran, where it was to be kept. ``as_written``: the plain step with the user's
+    own recomputation, once that was measured.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Trials:
         self.held, self._beside = self.others, beside
         self.metered = has_meter(meter_of(self.graph))
         self.all: list[TriedStep] = []
+        self.as_written: TriedStep | None = None
         self.why_not_plain = ""  # why the plain step could not be measured
         self.ready: ReadyStep | None = None
         self._costs_known = self.carried
@@ -152,7 +154,7 @@ class Trials:
         self.report(Progress("measure", message=f"measuring the plain step{what}"))
         try:
             require_room(self.graph, Schedule.plain(self.graph))  # with what its ops took
-            found = self._with_peak(measure_plain(self.step, self.tensors), None, self.everything)
+            found = self._with_peak(measure_plain(self.step, self.tensors), None, self.everything, self.step)
         except (OutOfMemoryError, StepTooLargeError):
             self.why_not_plain = "it does not fit the device's memory"
             return None
@@ -161,6 +163,23 @@ class Trials:
             return None
         self._learn_rate(found, self.everything)
         return self._remember(None, found)
+
+    def run_as_written(self) -> TriedStep | None:
+        """Measure the plain step with the user's own recomputation, once; None: it has none, or cannot be
+        measured.
+        """
+        step = self.step.as_written
+        if self.why_not_plain and self.graph.device_kind == "cpu":
+            return None  # without room it would not fail, but end the process
+        if self.as_written is None and step is not None:
+            self.report(Progress("measure", message="measuring the step as it is written"))
+            try:
+                found = self._with_peak(measure_plain(step, self.tensors), None, 0, step)
+            except ProfileError:
+                return None
+            if found.source is not PeakSource.PREDICTED:
+                self.as_written = TriedStep(None, found, self._others(found))
+        return self.as_written
 
     def run(
         self, schedule: Schedule, what: str, *, within: int | None = None, keep: bool = False
@@ -185,7 +204,7 @@ class Trials:
             return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
         if keep and ready.begins_anew:
             self.ready = ready
-        found = self._with_peak(found, traced, self._requested(traced))
+        found = self._with_peak(found, traced, self._requested(traced), self.step)
         if first:
             self._learn_costs(found)
         self._learn_rate(found, self._requested(traced))
@@ -224,7 +243,7 @@ class Trials:
         self.graph = with_workspace(self.graph, found.workspace, found.reserves, found.pieces)
 
     def _with_peak(
-        self, found: StepMeasurement, schedule: Schedule | None, requested: int
+        self, found: StepMeasurement, schedule: Schedule | None, requested: int, step: LiveStep
     ) -> StepMeasurement:
         """Return ``found`` with a peak: a fresh process's where this one has no meter, else a predicted one.
         It is predicted where a fresh process cannot measure it, or where all tensors are too small for the
@@ -235,7 +254,7 @@ class Trials:
         there = None
         if not self.metered:
             self.report(Progress("measure", message="measuring the step's memory in a fresh process"))
-            there = measure_elsewhere(self.step, schedule, self.tensors, self.report)
+            there = measure_elsewhere(step, schedule, self.tensors, self.report)
         if there is not None:
             return dataclasses.replace(there, node_seconds=found.node_seconds)
         # Small tensors are no chunks of the allocator that is metered, so nothing is lost between them.

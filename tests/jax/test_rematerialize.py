@@ -6,6 +6,7 @@ XLA's own bytes keep it, and the step computes the same.
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -121,6 +122,16 @@ def test_the_plain_step_is_the_one_without_its_own_recomputation() -> None:
     begun, without = (begin(partial(wrapped, remat=remat), args, (), None) for remat in (True, False))
     assert [each.traced.taken_out for each in (begun, without)] == [True, False]
     assert begun.plain == without.plain != as_it_is
+
+
+def test_a_share_is_of_the_step_as_written_where_that_takes_less() -> None:
+    begun = begin(wrapped, (weights(3), *data()), (), None)
+    as_it_is = memory_of(jax.jit(wrapped).lower(weights(3), *data()).compile())
+    assert as_it_is.whole > begun.plain.whole  # a CPU's XLA gains nothing by jax.checkpoint here
+    assert JaxCompilation(begun, "step", alone=False).share_of == begun.plain
+    traced = replace(begun.traced, jaxpr=begun.traced.as_written, as_written=begun.traced.jaxpr)
+    turned = JaxCompilation(replace(begun, traced=traced, plain=as_it_is), "step", alone=False)
+    assert turned.plain_bytes == as_it_is.whole and turned.share_of == begun.plain
 
 
 @pytest.mark.heavy

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+from jax.extend.core import jaxpr_as_fun
 
 from checkmate.backends.jax.compiled import StepMemory, memory_of, moved_bytes
 from checkmate.backends.jax.device import Speed, speed_of
@@ -15,7 +16,7 @@ from checkmate.backends.jax.emission import tied_step
 from checkmate.backends.jax.fusions import Fusion, fusions, kernels
 from checkmate.backends.jax.graph import graph_of, product_seconds
 from checkmate.backends.jax.program import Program, read_program
-from checkmate.backends.jax.step import BegunStep, first_compiled
+from checkmate.backends.jax.step import BegunStep, compiled_plain, first_compiled
 from checkmate.backends.jax.ways import Way, holds_order, near, usual_ways, ways_on
 from checkmate.backends.protocol import Compilation, Compiled, Compiler
 from checkmate.backends.xla_policy.waits import WaitPolicy
@@ -92,6 +93,20 @@ class JaxCompilation(Compilation[Way, Trial]):
     @property
     def plain_bytes(self) -> int:
         return self.plain.whole
+
+    @cached_property
+    def share_of(self) -> StepMemory:
+        """What a share is of: the plain step, or the step as the user wrote it where that takes less."""
+        traced = self.begun.traced
+        if not traced.taken_out:
+            return self.plain
+        jitted = jax.jit(jaxpr_as_fun(traced.as_written), donate_argnums=traced.donated)
+        as_written = memory_of(compiled_plain(traced, jitted, ({},)))
+        return min(self.plain, as_written, key=lambda memory: memory.whole)
+
+    @property
+    def share_bytes(self) -> int:
+        return self.share_of.whole
 
     @property
     def fixed_bytes(self) -> int:

@@ -14,14 +14,16 @@ class JaxReport:
     """What was asked, and what XLA's compiled step takes.
 
     ``budget_bytes`` is what the whole compiled step may hold: arguments, results and temporary buffers.
-    ``plain`` and ``reached`` are compiled, not run. ``predicted_overhead`` is the extra cost by counted
-    operations and bytes, a fraction. ``status`` and ``gap`` are the solver's, for its own model of memory.
-    ``compilations`` were made, in ``compile_seconds``. ``recomputations`` are fusions that run again.
+    ``plain`` and ``reached`` are compiled, not run. ``base`` is what a share is of: ``plain``, or the step as
+    it was written. ``predicted_overhead`` is the extra cost by counted operations and bytes, a fraction.
+    ``status`` and ``gap`` are the solver's, for its own model of memory. ``compilations`` were made, in
+    ``compile_seconds``. ``recomputations`` are fusions that run again.
     """
 
     budget_bytes: int
     plain: StepMemory
     reached: StepMemory
+    base: StepMemory
     predicted_overhead: float
     recomputations: int
     ops: int
@@ -44,6 +46,8 @@ class JaxReport:
     def sentence(self) -> str:
         whole, budget = format_bytes_apart(self.reached.whole, self.budget_bytes)
         plain = f"plain {format_bytes(self.plain.whole)}"
+        if self.base != self.plain:
+            plain = f"as written {format_bytes(self.base.whole)}, {plain}"
         if self.is_plain and not self.over_bytes:
             return f"{whole} of {budget}: training plainly fits (compiled, not run)"
         temp = f"{format_bytes(self.plain.temporary)} to {format_bytes(self.reached.temporary)}"

@@ -26,14 +26,19 @@ from checkmate.units import format_bytes
 @dataclass(frozen=True, eq=False)
 class Traced:
     """A step as it was traced for one layout. ``donated`` are numbers of flat arguments. ``example``: the
-    arguments, with shapes for arrays. ``taken_out``: the step's own recomputation is not in it.
+    arguments, with shapes for arrays. ``as_written``: with the step's own recomputation, where that was taken
+    out of ``jaxpr``.
     """
 
     jaxpr: Any
     results: Any
     donated: tuple[int, ...]
     example: tuple[Any, ...]
-    taken_out: bool
+    as_written: Any
+
+    @property
+    def taken_out(self) -> bool:
+        return self.as_written is not None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -60,12 +65,21 @@ class JaxPlan:
     alone: bool = False
 
     @classmethod
-    def of(cls, begun: BegunStep, static: tuple[int, ...], fit: CompiledFit[Any, Any]) -> JaxPlan:
-        """Return the plan of a step whose schedule was compiled; the plain step where none was chosen."""
+    def of(
+        cls,
+        begun: BegunStep,
+        static: tuple[int, ...],
+        fit: CompiledFit[Any, Any],
+        base: StepMemory | None = None,
+    ) -> JaxPlan:
+        """Return the plan of a step whose schedule was compiled; the plain step where none was chosen.
+        ``base``: as ``JaxReport`` has it; None: the plain step.
+        """
         traced, chosen, result = begun.traced, fit.chosen, fit.result
         report = JaxReport(
             budget_bytes=fit.budget_bytes,
             plain=begun.plain,
+            base=base or begun.plain,
             reached=begun.plain if chosen is None else chosen.made.memory,
             predicted_overhead=0.0 if result is None else result.overhead or 0.0,
             recomputations=fit.recomputations,
@@ -182,8 +196,8 @@ def trace(
     found = _own_donation(jaxpr) if donated is None else _flat_numbers(args, static, donated)
     shapes = (arg if number in static else jax.tree.map(shape_of, arg) for number, arg in enumerate(args))
     freed = without_recomputation(jaxpr.jaxpr)
-    taken_out = freed is not jaxpr.jaxpr
-    return Traced(jaxpr.replace(jaxpr=freed), jax.tree.structure(results), found, tuple(shapes), taken_out)
+    as_written = None if freed is jaxpr.jaxpr else jaxpr
+    return Traced(jaxpr.replace(jaxpr=freed), jax.tree.structure(results), found, tuple(shapes), as_written)
 
 
 def dynamic_arguments(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from checkmate.backends.protocol import Allowed, Fitted, MeteredStep, StepSolver
@@ -55,6 +56,20 @@ class ExecutorStep(TfStep, MeteredStep):
     @property
     def plain_bytes(self) -> int:
         return self.plain.peak_bytes
+
+    @cached_property
+    def share_bytes(self) -> int:
+        if not self.folded.traced.taken_out or self.plain.measured is None:
+            return self.plain_bytes
+        found = measure_fresh(
+            self.request,
+            None,
+            message="measuring the step as it is written",
+            report=self.report,
+            cancelled=self.cancelled,
+            as_written=True,
+        )
+        return min(self.plain_bytes, found.first_peak_bytes)
 
     def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
         return predicted_share_note(budget, allowed, self.plain)

@@ -58,16 +58,22 @@ class _Compilation(XlaCompilation):
     def loose(self) -> Graph | None:
         return loose(self._step.folded, self.graph)
 
-    def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
-        steps, xla = None if schedule is None else schedule.steps.tolist(), XlaEmission(tied)
-        if self.graph.device_kind == "cpu":
-            return compiled_memory(self._step.folded, steps, xla)
-        return self.compiled_elsewhere(steps, xla)
+    @cached_property
+    def as_written(self) -> StepCompilation | None:
+        taken_out = self._step.folded.traced.taken_out
+        return self._compiled(None, XlaEmission(), as_written=True) if taken_out else None
 
-    def compiled_elsewhere(self, steps: list[int] | None, xla: XlaEmission) -> StepCompilation:
-        """Compile in another process, since only one may hold a GPU's memory."""
-        step = self._step
-        task = {"do": "compile", "request": step.request.to_json(), "steps": steps, "xla": xla.to_json()}
+    def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
+        return self._compiled(None if schedule is None else schedule.steps.tolist(), XlaEmission(tied))
+
+    def _compiled(
+        self, steps: list[int] | None, xla: XlaEmission, *, as_written: bool = False
+    ) -> StepCompilation:
+        """Compile the step; in another process for a GPU, since only one may hold its memory."""
+        if self.graph.device_kind == "cpu":
+            return compiled_memory(self._step.folded, steps, xla, as_written=as_written)
+        step, how = self._step, {"steps": steps, "xla": xla.to_json(), "as_written": as_written}
+        task = {"do": "compile", "request": step.request.to_json(), **how}
         message = "compiling a step with XLA"
         found = run_task(task, message=message, report=step.report, cancelled=step.cancelled)
         curve, makers = (np.asarray(found[name], np.int64) for name in ("curve", "steps"))

@@ -22,10 +22,18 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.units import parse_budget
 
 
-def step(graph: Graph, plain: Plain, monkeypatch: pytest.MonkeyPatch, supplied: Any = None) -> StepPlanning:
+def step(
+    graph: Graph,
+    plain: Plain,
+    monkeypatch: pytest.MonkeyPatch,
+    supplied: Any = None,
+    *,
+    taken_out: bool = False,
+) -> StepPlanning:
     """Return the planning of a step whose plain step was measured as ``plain``."""
     monkeypatch.setattr(executor_step, "measure_plain", lambda *_, **__: plain)
-    traced = TracedStep(ModelRequest("any"), SimpleNamespace(graph=graph), supplied)  # type: ignore[arg-type]
+    folded: Any = SimpleNamespace(graph=graph, traced=SimpleNamespace(taken_out=taken_out))
+    traced = TracedStep(ModelRequest("any"), folded, supplied)
     return StepPlanning(ExecutorStep(traced, silent, never), ScheduleSolver("greedy", SolveOptions()))
 
 
@@ -49,6 +57,18 @@ def test_the_least_memory_is_looked_for_only_where_it_is_the_budget(
     assert len(asked) == looks
     assert found.bytes > allowed if looks else found.bytes == allowed
     assert found.notes == ()
+
+
+@pytest.mark.parametrize(("written", "allowed", "notes"), [(700, 420, 1), (1300, 600, 0)])
+def test_a_share_is_of_the_step_as_written_where_that_takes_less(
+    written: int, allowed: int, notes: int, chain: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = measured(written).measured
+    monkeypatch.setattr(executor_step, "measure_fresh", lambda *_, as_written, **__: as_written and shown)
+    planning = step(chain, measured(1000), monkeypatch, taken_out=True)
+    found = planning.allowed(parse_budget("60%"))
+    assert found.bytes == allowed and len(found.notes) == notes
+    assert planning.allowed(parse_budget("2KiB")).notes == ()
 
 
 def test_a_share_is_of_the_predicted_peak_where_the_plain_step_does_not_fit(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,12 +11,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import checkmate
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.xla.compiled import compile_step
+from checkmate.progress import silent
 from checkmate.training import limit as limits
 from checkmate.training.any_step import any_step
 from checkmate.training.limit import Limit, Phases, RisingLimit
 from checkmate.training.plan import foreseen, read_ahead
+from checkmate.training.trials import Trials
 from checkmate.units import Budget
 
 
@@ -89,3 +95,46 @@ def test_room_is_left_for_the_chunk_of_an_assigned_variable(kept: str, room: int
     found = any_step(step, ModelLike("step"), layout)
     assert foreseen(found, 0) == read_ahead(found.graph) + room
     assert foreseen(found, 2**30) == 2**30 + room
+
+
+def recomputing() -> Any:
+    """Return a step that recomputes each of its four blocks."""
+    weights = [tf.Variable(tf.random.stateless_normal((64, 64), (1, i), stddev=0.3)) for i in range(4)]
+
+    def block(x: tf.Tensor, weight: tf.Variable) -> tf.Tensor:
+        return functools.reduce(lambda x, _: tf.tanh(x @ weight), range(4), x)
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            for weight in weights:
+                x = tf.recompute_grad(functools.partial(block, weight=weight))(x)
+            loss = tf.reduce_mean(tf.square(x))
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return loss
+
+    return step
+
+
+def test_a_share_is_of_the_step_as_written_where_that_takes_less() -> None:
+    step, request = recomputing(), SimpleNamespace(budget=Budget(share=0.5))
+    layout, tensors = flatten_arguments([np.ones((1024, 64), np.float32)])
+    found = any_step(step, ModelLike("step"), layout)
+    trials = Trials(found, tensors, None, silent)
+    limit = limits.limit_of(request, trials)  # type: ignore[arg-type]
+    plain, written = trials.plain, trials.as_written
+    assert plain is not None and written is not None and written.measured
+    assert written.least_bytes < plain.least_bytes
+    assert limit.own == (written.least_bytes - written.others_bytes) // 2 and "as written" in limit.words
+
+
+def test_a_share_of_what_xla_compiles_is_of_the_step_as_written(capfd: pytest.CaptureFixture[str]) -> None:
+    step, x = recomputing(), tf.ones((1024, 64))
+    as_written = compile_step(step, [tf.TensorSpec(x.shape, x.dtype)]).memory.peak_bytes
+    planned = checkmate.rematerialize_function(step, "95%", target="xla", solver="greedy", cache=False)
+    planned.prepare(x)
+    (plan,) = planned.compiled.plans.values()
+    assert (
+        plan.fit is not None and plan.fit.budget_bytes == int(0.95 * as_written) < 0.6 * plan.fit.plain_bytes
+    )
+    assert re.search(r" \(95 % of the \S+ MiB as written, plain \S+ MiB\)$", capfd.readouterr().err.strip())

@@ -21,6 +21,7 @@ PLAN = KeptPlan(
     ),
     seconds=(0.25, 1e-05, 0.0, 3.5), scratch=(0, 64, 0, 128), rooms=(84_000_000,),
     made_with={"TensorFlow": "2.21.0", "device": "a processor"},
+    as_written=KeptTrial(None, 99_000_000, 98_000_000, 1_000_000, "measured"),
 )  # fmt: skip
 KEY = "a" * 64
 

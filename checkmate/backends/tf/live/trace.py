@@ -83,6 +83,15 @@ class LiveStep(ABC):
         return self.everything if self.folded.traced.taken_out else None
 
     @property
+    def as_written(self) -> Self | None:
+        """The step with the user's own recomputation, to be run plainly; None: none was taken out."""
+        structure, traced = self.folded.structure, self.folded.traced
+        if not traced.taken_out:
+            return None
+        structure = replace(structure, traced=replace(traced, unsplit=traced.as_written))
+        return self.with_folded(replace(self.folded, structure=structure))
+
+    @property
     @abstractmethod
     def distributed(self) -> bool:
         """Whether several replicas run the step."""

@@ -33,26 +33,30 @@ def step_body(
     with_gradients: bool = False,
     in_turn: bool = False,
     xla: XlaEmission | None = None,
+    as_written: bool = False,
 ) -> Callable[..., Any]:
     """Return the plain step (``steps`` None) or the scheduled one: loss, predictions and gradients, to be
     traced.
 
     ``xla``: how it is emitted for XLA; None: it is for the executor. ``in_turn``: as for ``ordered_step``.
+    ``as_written``: the plain step with the recomputation of its own that was taken out.
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
     own = folded.traced.unplanned
     if steps is None and own is not None:
+        function = folded.traced.as_written if as_written else own.function
 
         def body(*tensors: tf.Tensor) -> Any:
-            loss, *found = own.function(*tensors)
+            loss, *found = function(*tensors)
             return loss, tuple(found), ()
     elif steps is None:
         plain = step_function(loaded)
 
         def body(*tensors: tf.Tensor) -> Any:
             loss, predictions, gradients = plain(*tensors)
-            if not with_gradients:  # they are compared with those of the step as it was written
+            # Gradients are compared with those of the step as it was written.
+            if not (with_gradients or as_written):
                 fold_recomputation(tf.compat.v1.get_default_graph().get_operations())
             return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
     else:
@@ -75,21 +79,25 @@ def compiled_step(
     with_gradients: bool = False,
     in_turn: bool = False,
     xla: XlaEmission | None = None,
+    as_written: bool = False,
 ) -> Any:
     """Return the ``step_body`` as a concrete function of inputs and labels."""
     loaded = folded.traced.loaded
-    as_written = loaded.own is None and not folded.traced.taken_out
-    if steps is None and with_gradients and xla is None and as_written:
+    unchanged = loaded.own is None and not folded.traced.taken_out
+    if steps is None and with_gradients and xla is None and unchanged:
         return folded.traced.as_traced
-    body = step_body(folded, steps, with_gradients=with_gradients, in_turn=in_turn, xla=xla)
+    how = {"with_gradients": with_gradients, "in_turn": in_turn, "as_written": as_written}
+    body = step_body(folded, steps, **how, xla=xla)
     compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
     function = tf.function(body, autograph=False, jit_compile=compiled)
     return function.get_concrete_function(*loaded.specs)
 
 
-def compiled_memory(folded: FoldedStep, steps: list[int] | None, xla: XlaEmission) -> StepCompilation:
-    loaded = folded.traced.loaded
-    return compile_step(step_body(folded, steps, xla=xla), loaded.specs)
+def compiled_memory(
+    folded: FoldedStep, steps: list[int] | None, xla: XlaEmission, *, as_written: bool = False
+) -> StepCompilation:
+    body = step_body(folded, steps, xla=xla, as_written=as_written)
+    return compile_step(body, folded.traced.loaded.specs)
 
 
 def run_step(function: Any, batch: Sequence[tf.Tensor]) -> Any:

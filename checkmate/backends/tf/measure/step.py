@@ -117,7 +117,7 @@ def _ready_step(task: Mapping[str, Any], kind: str) -> _ReadyStep:
     folded = trace_request(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
     what = "the plain step" if steps is None else "the scheduled step"
     require_room(folded.graph, schedule_of(folded, steps), what=what)
-    function = compiled_step(folded, steps, xla=xla)
+    function = compiled_step(folded, steps, xla=xla, as_written=bool(task.get("as_written")))
     batch = folded.traced.loaded.make_batch()
     small_chunks = None if steps is None or xla is not None else SmallChunks(folded.structure)
     return _ReadyStep(folded, function, batch, small_chunks, kind)
@@ -295,7 +295,8 @@ def sum_rounding(ops: Iterable[tf.Operation]) -> float:
 def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
     """Compile the step of a task; return the fields of ``XlaMemory``, and ``seconds``."""
     folded = trace_request(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
-    made = compiled_memory(folded, task["steps"], emission_of(task) or XlaEmission())
+    xla, as_written = emission_of(task) or XlaEmission(), bool(task.get("as_written"))
+    made = compiled_memory(folded, task["steps"], xla, as_written=as_written)
     memory = made.memory
     return {
         "arguments": memory.argument_bytes,

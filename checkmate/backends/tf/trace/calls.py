@@ -64,7 +64,7 @@ def without_calls(traced: TracedStep, *, for_xla: bool = False) -> TracedStep:
         gradients={path: tuple(made[t.name] for t in found) for path, found in traced.gradients.items()},
         held=traced.variables,
         unsplit=function if taken_out else traced.as_traced,
-        taken_out=traced.taken_out or taken_out,
+        as_written=traced.as_written or (traced.as_traced if taken_out else None),
     )
 
 

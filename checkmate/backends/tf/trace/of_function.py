@@ -71,14 +71,14 @@ def trace_own_step(loaded: LoadedModel) -> TracedStep:
     own = loaded.own
     assert own is not None
     with naming(own.spec):
-        step, returned, function = trace_function(
+        step, returned = trace_function(
             own.call, loaded.input_specs, ModelLike(own.spec), batch_size=loaded.batch_size
         )
     names = tuple(
         f"output_{name}" if name == "loss" and number != returned.loss else name
         for number, name in enumerate(returned.names())
     )
-    return dataclasses.replace(step, loaded=loaded, unplanned=Unplanned(function, names, returned.loss))
+    return dataclasses.replace(step, loaded=loaded, unplanned=Unplanned(step.as_traced, names, returned.loss))
 
 
 def fixed_bytes(traced: TracedStep, inputs: int) -> dict[str, int]:
@@ -96,10 +96,10 @@ def trace_function(
     *,
     batch_size: int,
     for_xla: bool = False,
-) -> tuple[TracedStep, Returned, Any]:
+) -> tuple[TracedStep, Returned]:
     """Trace ``body``, a function of flat tensors, and all that it calls. ``subject``: the Keras model whose
-    step it is, or a ``ModelLike``. The last result is the concrete function as TensorFlow runs it by itself;
-    it returns a loss, then what ``body`` returns."""
+    step it is, or a ``ModelLike``. The step as TensorFlow runs it by itself returns a loss, then what
+    ``body`` returns."""
     name = str(subject.name)
     results: list[Any] = []
 
@@ -118,7 +118,7 @@ def trace_function(
         return outputs
 
     with explained(name):
-        concrete, whole_loops, own = concrete_step(traced, specs, for_xla=for_xla)
+        concrete, whole_loops, as_written = concrete_step(traced, specs, for_xla=for_xla)
     _require_one_device(concrete.graph, name)
     outputs, made, result, leaves, loss = results
     created = concrete.graph.get_operations()[:made]
@@ -134,14 +134,14 @@ def trace_function(
         gradients={},
         held=private.captured_variables(concrete),
         whole_loops=whole_loops,
-        taken_out=own,
+        as_written=as_written,
     )
     with explained(name):
         step = without_calls(step, for_xla=for_xla)
     _require_no_calls(step.ops)
     step = dataclasses.replace(step, phases=phases_of(step.ops))
     structure = tf.nest.pack_sequence_as(result, leaves, expand_composites=True)
-    return step, Returned(structure, loss), step.as_traced
+    return step, Returned(structure, loss)
 
 
 def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:

@@ -38,6 +38,11 @@ def fold_recomputation(ops: Sequence[tf.Operation]) -> bool:
     return bool(firsts.twins)
 
 
+def may_recompute(ops: Sequence[tf.Operation]) -> bool:
+    """Return whether something waits for a gradient, as all that is recomputed does."""
+    return any(_zero_of(op) is not None for op in ops)
+
+
 def _zero_of(op: tf.Operation) -> str | None:
     """Return the zero that ``op`` adds to wait for a gradient: ``where(a == a, 0., nan)``, maybe cast."""
     if op.type != "AddV2":

@@ -13,7 +13,7 @@ from checkmate.backends.outcomes import TAKEN_OUT
 from checkmate.backends.tf import private
 from checkmate.backends.tf.models.model import LoadedModel
 from checkmate.backends.tf.trace.loops import is_loop
-from checkmate.backends.tf.trace.own_recomputation import fold_recomputation
+from checkmate.backends.tf.trace.own_recomputation import fold_recomputation, may_recompute
 from checkmate.backends.tf.trace.walks import execution_order, needed
 from checkmate.errors import TraceError
 from checkmate.ir import Phase
@@ -44,8 +44,8 @@ class TracedStep:
     of the trainable variables. ``held``: the variables, where the function itself does not know them all.
     ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as it was traced, where
     loops or calls of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split.
-    ``taken_out``: the user's own recomputation is not in it. ``sizes_seen``: some sizes are those of one
-    run."""
+    ``as_written``: the function with the user's own recomputation, where that was taken out of this one.
+    ``sizes_seen``: some sizes are those of one run."""
 
     loaded: LoadedModel
     function: Any
@@ -58,13 +58,17 @@ class TracedStep:
     unplanned: Unplanned | None = None
     unsplit: Any = None
     whole_loops: bool = False
-    taken_out: bool = False
+    as_written: Any = None
     sizes_seen: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
         said = {TAKEN_OUT: self.taken_out, _SIZES_SEEN: self.sizes_seen}
         return (*self.loaded.notes, *(note for note, holds in said.items() if holds))
+
+    @property
+    def taken_out(self) -> bool:
+        return self.as_written is not None
 
     @property
     def graph(self) -> Any:
@@ -151,7 +155,7 @@ def trace_step(
         return outputs[0] if with_gradients else outputs[0][0]
 
     try:
-        concrete, whole_loops, own = concrete_step(traced, loaded.specs, for_xla=for_xla)
+        concrete, whole_loops, as_written = concrete_step(traced, loaded.specs, for_xla=for_xla)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
         raise TraceError(
             f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
@@ -172,7 +176,7 @@ def trace_step(
         predictions=tuple(predictions),
         gradients={path: tuple(g) for path, g in zip(paths, gradients, strict=True) if g},
         whole_loops=whole_loops,
-        taken_out=own,
+        as_written=as_written,
     )
 
 
@@ -186,24 +190,31 @@ def _phase(index: int, borders: Mapping[str, int]) -> Phase:
 
 def concrete_step(
     body: Callable[..., Any], specs: Sequence[tf.TensorSpec], *, for_xla: bool
-) -> tuple[Any, bool, bool]:
-    """Return the concrete function of ``body``, whether XLA has its loops (their lists then have a known
-    length), and whether recomputation of its own was taken out."""
+) -> tuple[Any, bool, Any]:
+    """Return the concrete function of ``body``, and whether XLA has its loops (their lists then have a known
+    length). Where recomputation of its own was taken out, also return the one with it, else None."""
     taken_out = False
 
-    def traced(*tensors: tf.Tensor) -> Any:
+    def without(*tensors: tf.Tensor) -> Any:
         nonlocal taken_out
         found = body(*tensors)
         taken_out = fold_recomputation(tf.compat.v1.get_default_graph().get_operations())
         return found
 
-    concrete = tf.function(tracing_once(traced), autograph=False).get_concrete_function(*specs)
-    whole_loops = for_xla and any(map(is_loop, concrete.graph.get_operations()))
+    def concrete(body: Callable[..., Any], compiled: bool | None = None) -> Any:
+        function = tf.function(tracing_once(body), autograph=False, jit_compile=compiled)
+        made = function.get_concrete_function(*specs)
+        private.forget_custom_gradients(made.graph)
+        return made
+
+    found = concrete(body)
+    whole_loops = for_xla and any(map(is_loop, found.graph.get_operations()))
     if whole_loops:
-        function = tf.function(tracing_once(traced), autograph=False, jit_compile=True)
-        concrete = function.get_concrete_function(*specs)
-    private.forget_custom_gradients(concrete.graph)
-    return concrete, whole_loops, taken_out
+        found = concrete(body, compiled=True)
+    if not may_recompute(found.graph.get_operations()):
+        return found, whole_loops, None
+    as_written, found = found, concrete(without, compiled=whole_loops or None)
+    return found, whole_loops, as_written if taken_out else None
 
 
 def tracing_once(body: Callable[..., Result]) -> Callable[..., Result]:

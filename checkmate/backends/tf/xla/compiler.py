@@ -24,6 +24,11 @@ class XlaCompilation(Compilation[WaitPolicy, XlaMemory]):
     def loose(self) -> Graph | None:
         """The graph where its ops count less scratch; None: there is no less."""
 
+    @property
+    def as_written(self) -> StepCompilation | None:
+        """The plain step with the user's own recomputation; None: none was taken out."""
+        return None
+
     @abstractmethod
     def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
         """Compile the plain step (None) or a scheduled one; a NotCompiledError: XLA cannot."""
@@ -39,6 +44,11 @@ class XlaCompilation(Compilation[WaitPolicy, XlaMemory]):
     @property
     def plain_bytes(self) -> int:
         return self.plain.memory.peak_bytes
+
+    @property
+    def share_bytes(self) -> int:
+        written = self.as_written
+        return self.plain_bytes if written is None else min(self.plain_bytes, written.memory.peak_bytes)
 
     @property
     def fixed_bytes(self) -> int:
