@@ -19,9 +19,14 @@ from tests.quick_start import QUICK
 SCRIPT = Path(__file__).parents[1] / "own_steps.py"
 
 
-def trained(program: str, budget: str, folder: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
+ONEDNN, EIGEN = {"TF_ENABLE_ONEDNN_OPTS": "1"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}
+
+
+def trained(
+    program: str, budget: str, kernels: dict[str, str], folder: Path
+) -> tuple[dict[str, Any], list[np.ndarray]]:
     answer = folder / f"{program}-{budget}.npz"
-    run_python(SCRIPT, program, budget, answer, "exact", **METERED, **QUICK)
+    run_python(SCRIPT, program, budget, answer, "exact", **METERED, **QUICK, **kernels)
     with np.load(answer) as found:
         report = json.loads(str(found["report"]))
         return report, [found[name] for name in sorted(found.files) if name != "report"]
@@ -29,20 +34,26 @@ def trained(program: str, budget: str, folder: Path) -> tuple[dict[str, Any], li
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("program", "budget"),
+    ("program", "budget", "kernels"),
     [
-        pytest.param("vae", "65%", marks=pytest.mark.long),
-        pytest.param("gan", "65%", marks=pytest.mark.long),
-        ("averaged", "60%"),
-        ("plain_tensorflow", "65%"),
-        ("penalty", "55%"),  # of a plain step whose ops TensorFlow orders anew in each run: 20 to 27 MiB
-        pytest.param("accumulation", "65%", marks=pytest.mark.long),
-        ("module", "65%"),
+        pytest.param("vae", "65%", ONEDNN, marks=pytest.mark.long),
+        pytest.param("gan", "65%", ONEDNN, marks=pytest.mark.long),
+        ("averaged", "60%", ONEDNN),
+        ("plain_tensorflow", "65%", ONEDNN),
+        # Eigen's gradient of a convolution's kernel takes 27 MiB of scratch: no schedule keeps those budgets.
+        ("averaged", "72%", EIGEN),
+        ("plain_tensorflow", "88%", EIGEN),
+        # Of a plain step whose ops TensorFlow orders anew in each run: 20 to 27 MiB.
+        ("penalty", "55%", ONEDNN),
+        pytest.param("accumulation", "65%", ONEDNN, marks=pytest.mark.long),
+        ("module", "65%", ONEDNN),
     ],
 )
-def test_a_step_of_ones_own_is_bitwise_the_plain_one(program: str, budget: str, tmp_path: Path) -> None:
-    plain, expected = trained(program, "plain", tmp_path)
-    found, values = trained(program, budget, tmp_path)
+def test_a_step_of_ones_own_is_bitwise_the_plain_one(
+    program: str, budget: str, kernels: dict[str, str], tmp_path: Path
+) -> None:
+    plain, expected = trained(program, "plain", kernels, tmp_path)
+    found, values = trained(program, budget, kernels, tmp_path)
     assert found["recomputations"] > 0 and len(found["sentences"]) == 1, found
     # One step of four may hold a buffer of 1 MiB more: it was seen once in some thirty runs, and training is
     # watched for it.
