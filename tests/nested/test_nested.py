@@ -34,6 +34,7 @@ def test_a_program_is_read_as_it_is_written() -> None:
         pytest.param("then0(scaled0, waiting1)", PLAIN, id="what waits for an argument"),
         pytest.param("then0(scaled0, waiting0)", LAYER, id="what waits for a shape"),
         pytest.param("scan0(cond0(dense0, custom0(act0)))", LAYER, id="three deep"),
+        pytest.param("map9(python24(scaled36))", PLAIN, id="a call that returns a variable"),
     ],
 )
 def test_what_once_broke_holds(program: str, kind: str) -> None:

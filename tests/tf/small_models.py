@@ -143,6 +143,34 @@ def nested_loop():
     return _regression(inputs, layers.Dense(1)(LoopInLoop()(inputs)), "nested_loop")
 
 
+class CallingLoop(layers.Layer):
+    """In each iteration call a function that reads a weight, and choose between two by a branch."""
+
+    def build(self, shape):
+        self.kernels = [self.add_weight(shape=(128, 128), name=f"kernel_{number}") for number in range(3)]
+
+    def call(self, inputs):
+        first, second, third = self.kernels
+
+        @tf.function(autograph=False)
+        def called(x):
+            return tf.tanh(tf.matmul(x, first))
+
+        def step(i, x):
+            x = called(x)
+            positive = tf.reduce_sum(x) > 0
+            return i + 1, tf.cond(
+                positive, lambda: tf.sigmoid(tf.matmul(x, second)), lambda: tf.sin(tf.matmul(x, third))
+            )
+
+        return tf.while_loop(lambda i, x: i < 16, step, (0, inputs))[1]
+
+
+def calling_loop():
+    inputs = keras.Input((128,))
+    return _regression(inputs, layers.Dense(1)(CallingLoop()(inputs)), "calling_loop")
+
+
 class NoisyLoop(layers.Layer):
     """Draw from a stateful generator in each iteration."""
 

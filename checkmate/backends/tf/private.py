@@ -128,6 +128,46 @@ def create_loop(
     return _created(graph, kind, inputs, control_inputs, name, dtypes, attributes)
 
 
+_STATELESS = {
+    "While": "StatelessWhile",
+    "If": "StatelessIf",
+    "Case": "StatelessCase",
+    "StatefulPartitionedCall": "PartitionedCall",
+}
+
+
+def takes_values(op: tf.Operation) -> bool:
+    """Return whether ``op`` calls functions, and could give them values in place of variables."""
+    return op.type in _STATELESS and not op.node_def.attr["_XlaMustCompile"].b
+
+
+def create_stateless(
+    graph: Any,
+    original: tf.Operation,
+    inputs: Sequence[tf.Tensor],
+    control_inputs: Sequence[tf.Operation],
+    name: str,
+    functions: Mapping[str, str],
+    dtypes: Sequence[tf.DType],
+) -> tf.Operation:
+    """Copy ``original``, which calls functions. ``functions``: their new names, by their old ones.
+    ``dtypes``: what they return."""
+    if original.type == "While":
+        names = {key: functions[each] for key, each in called_functions(original)}
+        return create_loop(graph, original, inputs, control_inputs, name, stateless=True, functions=names)
+    attributes = _attributes(original)
+    attributes.pop("_read_only_resource_inputs", None)
+    for value in attributes.values():
+        for called in [value.func] if value.HasField("func") else value.list.func:
+            called.name = functions[called.name]
+    types = [tensor.dtype.as_datatype_enum for tensor in inputs]
+    given = len(attributes["Tin"].list.type)
+    attributes["Tin"] = AttrValue(list=AttrValue.ListValue(type=types[len(types) - given :]))
+    attributes["Tout"] = AttrValue(list=AttrValue.ListValue(type=[each.as_datatype_enum for each in dtypes]))
+    kind = _STATELESS.get(original.type, original.type)
+    return _created(graph, kind, inputs, control_inputs, name, dtypes, attributes)
+
+
 def _attributes(op: tf.Operation, iterations: int | None = None) -> dict[str, Any]:
     attributes = {key: value for key, value in op.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
     if "parallel_iterations" in attributes and iterations is not None:
@@ -281,6 +321,16 @@ def called_body(graph: Any, name: str, inputs: int, outputs: int) -> Any:
     if body is not None and (len(body.inputs), len(body.outputs)) != (inputs, outputs):
         body = _from_definition(graph, graph._functions[name])
     return body
+
+
+def called_bodies(op: tf.Operation) -> dict[str, Any]:
+    """Return the functions that ``op`` calls, as it calls them, by name; none where one is not known."""
+    inputs = len(op.inputs) - (op.type in ("If", "Case"))
+    found = {
+        name: called_body(op.graph, name, inputs, 1 if key == "cond" else len(op.outputs))
+        for key, name in called_functions(op)
+    }
+    return {} if None in found.values() else found
 
 
 def _from_definition(graph: Any, function: Any) -> Any:

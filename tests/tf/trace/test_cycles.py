@@ -268,6 +268,10 @@ def test_only_sums_of_three_or_more_may_round_differently() -> None:
         assert sum_rounding(graph.get_operations()) == 0.0
         tf.add_n(terms)
         assert sum_rounding(graph.get_operations()) == 2.0**-20
+    with tf.Graph().as_default() as graph:
+        start = tf.compat.v1.placeholder(tf.float32, (2,))
+        tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, tf.add_n([x, x, x])), (0, start))
+        assert sum_rounding(graph.get_operations()) == 2.0**-20
     near = {"bitwise": False, "overall_relative_error": 1e-7, "plain_rerun_relative_error": 0.0}
     worst = {"worst": {"name": "bias", "relative_error": 1e-4}}
     assert gradients_equal({"exact": {**near, **worst, "sum_rounding": 2.0**-20}})

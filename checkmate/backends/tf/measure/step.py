@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from checkmate.backends.outcomes import Outcome, compared
+from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import (
     choose_device,
     make_exact,
@@ -288,8 +289,15 @@ def sum_rounding(ops: Iterable[tf.Operation]) -> float:
     (``forward_input_or_allocate_output`` in TensorFlow's aggregate_ops.cc). So three terms or more are added
     in an order that depends on what else is still in memory.
     """
-    found = {op.outputs[0].dtype for op in ops if op.type == "AddN" and len(op.inputs) > 2}
-    return max((_ROUNDING[dtype] for dtype in found if dtype in _ROUNDING), default=0.0)
+    return max((_ROUNDING[dtype] for dtype in _long_sums(ops) if dtype in _ROUNDING), default=0.0)
+
+
+def _long_sums(ops: Iterable[tf.Operation]) -> Iterator[tf.DType]:
+    for op in ops:
+        if op.type == "AddN" and len(op.inputs) > 2:
+            yield op.outputs[0].dtype
+        for body in private.called_bodies(op).values():
+            yield from _long_sums(body.get_operations())
 
 
 def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:

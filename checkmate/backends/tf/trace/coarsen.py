@@ -75,7 +75,8 @@ def _not_in_order(structure: Structure, op: int, missing: int) -> TraceError:
 def fold(
     traced: TracedStep, kernels: Kernels, *, fixed: dict[str, int], device: Device, metadata: dict[str, Any]
 ) -> FoldedStep:
-    """Return the graph of ``traced``, which follows the use of memory of ``kernels``, with costs of 0."""
+    """Return the graph of ``traced``, which follows the use of memory of ``kernels``, with costs of 0.
+    ``metadata``: its ``notes`` come after those of the step."""
     traced = with_split_loops(without_calls(traced))
     structure = structure_of(traced, kernels)
     if not structure.heavy:
@@ -99,7 +100,7 @@ def fold(
         device=device,
         cost_unit=CostUnit.SECONDS,
         cost_origin=CostOrigin.GIVEN,
-        metadata={**metadata, "kernels": kernels.value},
+        metadata={**metadata, "notes": [*traced.notes, *metadata.get("notes", ())], "kernels": kernels.value},
     )
     return FoldedStep(structure, tuple(nodes), tuple(keys), graph)
 

@@ -201,7 +201,6 @@ def _is_appended(loop: Loop, number: int) -> bool:
         op.type == "TensorListPushBack"
         and loop.only_user(number, op)
         and source(loop.op.inputs[number]).op.type == "EmptyTensorList"
-        and op.inputs[1].dtype != tf.variant
     )
 
 

@@ -196,13 +196,16 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
         elements = _elements(op.inputs[index]) or trips
         size = _element_bytes(appended) * (min(elements, trips) if TRIPS in op.node_def.attr else elements)
         # If the element comes from a list that the loop was given, that list's elements are in this one too.
-        taken_off = element.op.type == "TensorListGetItem"
-        origin = without_identities(element.op.inputs[0]) if taken_off else element
+        origin = _list_of(element)
         if element.op.type == "ReadVariableOp" or id(origin) in kept:
             continue
         kept.add(id(origin))
         place = places.get(id(origin))
         taken = place is not None and list_bytes(op.inputs[place]) == size
+        first = _first_of(element)
+        if first is not None and id(first) not in places and id(_list_of(first)) not in kept:
+            kept.add(id(_list_of(first)))
+            size += elements * tensor_bytes(first)
         found[index] = LoopList(size, place if taken else None)
     return found
 
@@ -238,6 +241,24 @@ def _element_bytes(tensor: tf.Tensor) -> int:
     element = without_identities(tensor)
     inner = loop_lists(element.op, frozenset()).get(element.value_index)
     return list_bytes(tensor) if inner is None else inner.bytes
+
+
+def _list_of(element: tf.Tensor) -> tf.Tensor:
+    """Return the list that ``element`` was read from; else itself."""
+    read = element.op.type == "TensorListGetItem"
+    return without_identities(element.op.inputs[0]) if read else element
+
+
+def _first_of(element: tf.Tensor) -> tf.Tensor | None:
+    """Return what an inner loop began with, where its list ``element`` holds its state as each iteration
+    found it; else None."""
+    body = loop_function(element.op) if is_loop(element.op) else None
+    appended = None if body is None else _appended_tensor(body.outputs[element.value_index])
+    if body is None or appended is None:
+        return None
+    state = without_identities(appended)
+    given = (each for place, each in zip(body.inputs, element.op.inputs, strict=True) if place is state)
+    return next(map(without_identities, given), None)
 
 
 def _appended_tensor(returned: tf.Tensor) -> tf.Tensor | None:

@@ -70,7 +70,7 @@ def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict
     note = allocator_note(os.environ) if device.kind == "gpu" else ""
     metadata: dict[str, Any] = {
         "request": plain.to_json(),
-        "notes": [*traced.notes, *([note] if note else [])],
+        "notes": [note] if note else [],
         "tensorflow": tf.__version__,
         "tensorflow_ops": len(traced.ops),
         "target": (Target.XLA if traced.loaded.jit_compiled else Target.EXECUTOR).value,

@@ -9,7 +9,7 @@ part of the backward loop."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +26,14 @@ from checkmate.backends.tf.trace.loop_roles import (
     understood,
     zeros_like,
 )
+from checkmate.backends.tf.trace.loop_variables import hindrance, reads_of
 from checkmate.backends.tf.trace.loops import TRIPS, loop_lists, trip_count
 from checkmate.backends.tf.trace.op_kinds import FIXED_TYPES, is_view
 from checkmate.backends.tf.trace.sizes import total_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, needed_ops
-from checkmate.backends.tf.trace.walks import execution_order, source, without_identities
+from checkmate.backends.tf.trace.values import copied_body
+from checkmate.backends.tf.trace.walks import source
+from checkmate.backends.tf.trace.whole_loops import sentences_on
 from checkmate.errors import DynamicShapeError
 from checkmate.ir import Phase
 
@@ -50,7 +53,8 @@ def with_split_loops(traced: TracedStep) -> TracedStep:
     }
     if not loops:
         return traced
-    rewriter = _Rewriter(traced, loops, [] if traced.whole_loops else _splits(traced, loops))
+    splits, whole = _splits(traced, loops)
+    rewriter = _Rewriter(traced, loops, splits)
 
     def step(*tensors: tf.Tensor) -> tf.Tensor:
         rewriter.run(tf.compat.v1.get_default_graph(), tensors)
@@ -69,26 +73,37 @@ def with_split_loops(traced: TracedStep) -> TracedStep:
         gradients={path: tuple(made[t.name] for t in found) for path, found in traced.gradients.items()},
         held=traced.variables,
         unsplit=traced.as_traced,
+        whole=sentences_on(traced, whole, _LEAST_TRIPS),
     )
 
 
-def _splits(traced: TracedStep, loops: Mapping[str, Loop]) -> list[Split]:
+def _splits(traced: TracedStep, loops: Mapping[str, Loop]) -> tuple[list[Split], list[Loop]]:
+    """Return how to split loops, and those of the forward pass that hold much and stay whole."""
     used = frozenset(source(tensor).name for op in traced.ops for tensor in op.inputs)
     made = _forward_bytes(traced, used)
+    phases = {op.name: phase for op, phase in zip(traced.ops, traced.phases, strict=True)}
     found: list[Split] = []
+    whole: list[Loop] = []
     taken: set[str] = set()
     for name, loop in loops.items():
-        trips = trip_count(loop.op)
-        if trips < _LEAST_TRIPS or reads_of(loop) is None or name in taken:
-            continue
-        count = min(_MOST_PARTS, round(trips**0.5))
-        ends = tuple(trips * (number + 1) // count for number in range(count))
         held = sum(each.bytes for each in loop_lists(loop.op, used).values())
-        split = understood(loop, loops, trips, ends) if held >= _NOTABLE * made else None
+        if name in taken or held < _NOTABLE * made:
+            continue
+        split = None if traced.whole_loops else _split(loop, loops)
         if split is not None and not taken.intersection(split.roles):
             found.append(split)
             taken.update(split.roles)
-    return found
+        elif phases[name] is not Phase.BACKWARD:
+            whole.append(loop)
+    return found, whole
+
+
+def _split(loop: Loop, loops: Mapping[str, Loop]) -> Split | None:
+    trips = trip_count(loop.op)
+    if trips < _LEAST_TRIPS or hindrance(loop) is not None:
+        return None
+    count = min(_MOST_PARTS, round(trips**0.5))
+    return understood(loop, loops, trips, tuple(trips * (number + 1) // count for number in range(count)))
 
 
 def _forward_bytes(traced: TracedStep, used: frozenset[str]) -> int:
@@ -359,17 +374,12 @@ class _LoopMaker:
     def _function(self, which: str, end: int | None = None) -> str:
         """Add the loop's function of values, which ends it at count ``end`` too; return its name."""
         function = self.loop.body if which == "body" else self.loop.condition
+        writes = self.loop.writes if which == "body" else {}
 
         def build(graph: Any) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-            made: dict[str, tf.Tensor] = {}
-            inputs: list[tf.Tensor] = []
-            for number, place in enumerate(function.inputs):
-                inputs.append(private.placeholder_like(self.values.get(number, place), place.op.name))
-                reads = _reads(function, number) if number in self.values else []
-                made |= {tensor.name: inputs[-1] for tensor in (place, *reads)}
-            private.copy_functions(function, graph)
-            writes = self.loop.writes if which == "body" else {}
-            _copy_ops(graph, function, made, {write.name for write in writes.values()})
+            inputs, made = copied_body(
+                graph, function, self.values, {write.name for write in writes.values()}
+            )
             outputs = [made[tensor.name] for tensor in function.outputs]
             for number, write in writes.items():
                 outputs[number] = made[write.inputs[1].name]
@@ -379,45 +389,3 @@ class _LoopMaker:
             return inputs, outputs
 
         return private.add_function(self.target, self.loop.op.node_def.attr[which].func.name, build)
-
-
-def reads_of(loop: Loop) -> dict[int, tf.Tensor] | None:
-    """Return the variables that a loop's body reads, by input number, each with what is read. None where the
-    body has a side effect beside the loop's writes, or where a variable may differ between iterations
-    otherwise."""
-    body, known = loop.body, {*loop.fixed, *loop.writes}
-    writes = {write.name for write in loop.writes.values()}
-    places = {id(place): number for number, place in enumerate(body.inputs)}
-    found: dict[int, tf.Tensor] = {}
-    for op in body.get_operations():
-        if not private.is_stateful(op) or op.type == "Placeholder" or op.name in writes:
-            continue
-        number = places.get(id(without_identities(op.inputs[0]))) if op.inputs else None
-        if op.type != "ReadVariableOp" or number not in known or not op.outputs[0].shape.is_fully_defined():
-            return None
-        found[number] = op.outputs[0]
-    for number in found:
-        usual = {"ReadVariableOp", "Identity", *(["AssignVariableOp"] if number in loop.writes else [])}
-        others = {reader.type for reader in body.inputs[number].consumers()} - usual
-        if others or any(read.dtype != found[number].dtype for read in _reads(body, number)):
-            return None
-    return found
-
-
-def _reads(body: Any, number: int) -> list[tf.Tensor]:
-    return [
-        op.outputs[0]
-        for op in body.get_operations()
-        if op.type == "ReadVariableOp" and without_identities(op.inputs[0]) is body.inputs[number]
-    ]
-
-
-def _copy_ops(graph: Any, function: Any, made: dict[str, tf.Tensor], without: Set[str]) -> None:
-    copies: dict[str, tf.Operation] = {}
-    ops = function.get_operations()
-    for op in (ops[number] for number in execution_order(ops)):
-        known = op.type == "Placeholder" or op.name in without
-        if known or (op.outputs and all(tensor.name in made for tensor in op.outputs)):
-            continue
-        controls = [copies[control.name] for control in op.control_inputs if control.name in copies]
-        copies[op.name] = private.copy_op(graph, op, made, controls, op.name)

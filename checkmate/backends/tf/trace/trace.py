@@ -45,7 +45,8 @@ class TracedStep:
     ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as it was traced, where
     loops or calls of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split.
     ``as_written``: the function with the user's own recomputation, where that was taken out of this one.
-    ``sizes_seen``: some sizes are those of one run."""
+    ``sizes_seen``: some sizes are those of one run. ``whole``: sentences on loops that were not split though
+    they hold much."""
 
     loaded: LoadedModel
     function: Any
@@ -60,11 +61,12 @@ class TracedStep:
     whole_loops: bool = False
     as_written: Any = None
     sizes_seen: bool = False
+    whole: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         said = {TAKEN_OUT: self.taken_out, _SIZES_SEEN: self.sizes_seen}
-        return (*self.loaded.notes, *(note for note, holds in said.items() if holds))
+        return (*self.loaded.notes, *(note for note, holds in said.items() if holds), *self.whole)
 
     @property
     def taken_out(self) -> bool:
