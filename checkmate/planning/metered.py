@@ -62,7 +62,7 @@ class BudgetFit:
     def _quality(self) -> str:
         above, under = self.result.above_best, " under assumptions" if self.result.assumptions else ""
         if self.result.status is SolveStatus.OPTIMAL:
-            return f", optimal{under} (proved)"
+            return f", optimal{under} (proved for the graph's sizes and costs)"
         return "" if above is None else f", at most {100 * above:.2g} % above the least possible cost{under}"
 
     @property

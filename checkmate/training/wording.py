@@ -22,6 +22,7 @@ _LOG = logging.getLogger(__name__)
 _LOOPS = frozenset(("While", "StatelessWhile"))
 _PART = re.compile(r"_\d+_of_\d+$")  # how the name of a part of a split loop ends
 _FAR = 0.1  # of the plain step's time: a longer one is explained
+_PROVED_OF = "each op whole and at its traced size"
 _MARGIN = 1.02  # of a measured peak: what a budget should allow, since the peak varies
 
 
@@ -58,7 +59,7 @@ def nothing_to_save(trials: Trials, plain: TriedStep, limit: Limit, bound: int) 
     )
     why = (
         f"keeping everything requests {format_bytes(trials.everything)}, and it is proved that any schedule "
-        f"requests at least {format_bytes(bound)}"
+        f"requests at least {format_bytes(bound)}, {_PROVED_OF}"
     )
     return "\n".join([line, why, *_further(trials, plain, limit)])
 
@@ -177,7 +178,7 @@ def why_missed(
         if proof.bound.bytes > allowed - held:  # what the solver proved may be more than this bound
             least = format_bytes(proof.bound.bytes)
             proved = f"it is proved that the ops of any schedule request at least {least}{beside}"
-        return f"{proved}{_loop(graph, tried)}"
+        return f"{proved}, {_PROVED_OF}{_loop(graph, tried)}"
     if tried is None:
         return "none was found"
     requested = tried.requested_bytes(graph)

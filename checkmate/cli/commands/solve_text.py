@@ -112,6 +112,7 @@ def _proof(found: LeastMemory) -> str:
     )
 
 
+_OF = "of this graph, with its sizes and costs and each op whole"
 _TRUSTED = "the solver's own, which is trusted here"
 _VERIFIED = "verified apart from the solver, with exact sums"
 
@@ -132,6 +133,6 @@ def proof_lines(result: SolveResult, proof: str, *, certifiable: bool) -> list[s
         return []
     what = "bound" if result.status is SolveStatus.FEASIBLE else "proof"
     if proof == "verified":
-        return [f"  {what}     {_VERIFIED}"]
+        return [f"  {what}     {_OF}; {_VERIFIED}"]
     more = "; checkmate certify writes one that others can check" if certifiable else ""
-    return [f"  {what}     {_TRUSTED}{more}"]
+    return [f"  {what}     {_OF}; {_TRUSTED}{more}"]

@@ -345,7 +345,7 @@ def test_the_margin_says_how_good_the_schedule_is() -> None:
     ]
     solved = f"solved for {format_bytes(PEAK)} of requested bytes"
     assert words == [
-        f"{solved}, optimal (proved)",
+        f"{solved}, optimal (proved for the graph's sizes and costs)",
         f"{solved}, at most 25 % above the least possible cost",
         solved,
     ]
