@@ -125,9 +125,9 @@ def test_log_does_not_grow_for_ever(tmp_path: Path) -> None:
 
 CHATTY = """
 import sys, time
-from checkmate.workers.window_messages import WINDOW_MESSAGES, FrameTaken
+from checkmate.workers.window_messages import WINDOW_MESSAGES, MemoryNeeded
 for number in range(200):
-    sys.stdout.buffer.write(WINDOW_MESSAGES.encode(FrameTaken(number)))
+    sys.stdout.buffer.write(WINDOW_MESSAGES.encode(MemoryNeeded(number, 0)))
 sys.stdout.buffer.flush()
 time.sleep(1.5)
 """
@@ -137,7 +137,7 @@ def test_many_messages_at_once_do_not_block_the_window(qtbot, tmp_path: Path, mo
     (tmp_path / "chatty.py").write_text(CHATTY)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     worker, heard, beats, ended = WorkerProcess("chatty", "chatty"), [], [time.perf_counter()], []
-    worker.received.connect(lambda message: (time.sleep(0.003), heard.append(message.frames)))
+    worker.received.connect(lambda message: (time.sleep(0.003), heard.append(message.question)))
     worker.died.connect(lambda sentence: (ended.append(len(heard)), worker.close()))
     timer = QTimer()
     timer.timeout.connect(lambda: beats.append(time.perf_counter()))
