@@ -11,7 +11,6 @@ compiled; ``MemoryNeeded``, ``FrontierSchedule``, ``FrontierBound`` and ``Fillin
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,10 +19,9 @@ from checkmate.formats.graph import unpack_graph
 from checkmate.ir import Schedule, SolveResult, SolveStatus
 from checkmate.processes.messages import Message, pack_steps, unpack_steps
 from checkmate.processes.serve import Channel, Inbox, Server
-from checkmate.progress import Cancelled, FillState, never
+from checkmate.progress import Cancelled, FillState
 from checkmate.solvers.bounds import run_once_bound
-from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.compilation import Compilation, wait_for
+from checkmate.solvers.compile.compilation import compile_first
 from checkmate.solvers.constraints import constrained, start_for_constrained
 from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.solvers.portfolio.interactive import FrontierListener, LiveSolver
@@ -74,13 +72,11 @@ class SolveSender(Listener):
 class LiveQuestion(FrontierListener):
     """A graph, its constraints, and the live exploration of both. ``fill``: work on other budgets at once."""
 
-    def __init__(
-        self, channel: Channel, asked: OpenQuestion, compilation: Compilation | None, *, fill: bool
-    ) -> None:
+    def __init__(self, channel: Channel, asked: OpenQuestion, *, fill: bool) -> None:
         self._send, self._question = channel.send, asked.question
         self.graph = unpack_graph(asked.graph)
         self.limited = constrained(self.graph, asked.constraints)
-        self.live = LiveSolver(self.limited, self, workers=asked.workers, compilation=compilation)
+        self.live = LiveSolver(self.limited, self, workers=asked.workers)
         self._send(MemoryNeeded(asked.question, run_once_bound(self.limited).bytes))
         self._fill_s = self._left = _FILL_S + _FILL_PER_OP_S * self.graph.n
         self._state: FillState | None = None
@@ -99,14 +95,14 @@ class LiveQuestion(FrontierListener):
         self._send(FrontierBound(self._question, budget_bytes, lower_bound))
 
     def fill(self, busy: Cancelled) -> bool:
-        """Work a bit on other budgets; False if nothing is left, or no time. Compiling takes none of that."""
+        """Work a bit on other budgets; False if nothing is left, or no time."""
         if self._state in (FillState.DONE, FillState.RESTING):
             return False
         self._tell(FillState.WORKING)
-        begun, counts = time.perf_counter(), not self.live.compiling
+        begun = time.perf_counter()
         if not self.live.idle(busy):
             self._tell(FillState.DONE)
-        self._left -= counts * (time.perf_counter() - begun)
+        self._left -= time.perf_counter() - begun
         if self._left <= 0 and self._state is FillState.WORKING:
             self._tell(FillState.RESTING)
         return True
@@ -135,11 +131,11 @@ class SolverServer(Server):
         super().__init__(channel, inbox)
         self._question: LiveQuestion | None = None
         self._fill = True
-        self._compilation = None if is_compiled() else Compilation()
-        if self._compilation is not None:
-            threading.Thread(target=self._prepare, args=(self._compilation,), daemon=True).start()
+        self._prepared = False
 
     def next_message(self) -> Message:
+        if not self._prepared:
+            self._prepare()
         while self._fill and self.inbox.empty() and self._question is not None:
             if not self._question.fill(lambda: not self.inbox.empty()):
                 break
@@ -156,7 +152,7 @@ class SolverServer(Server):
                 if question is not None:
                     question.live.close()
                     self._question = None
-                self._question = LiveQuestion(self.channel, asked, self._compilation, fill=self._fill)
+                self._question = LiveQuestion(self.channel, asked, fill=self._fill)
             case KnownSchedule(solver=solver, steps=steps) if question is not None:
                 question.learn(unpack_steps(steps).tolist(), solver)
             case KnownBound(budget_bytes=budget, lower_bound=bound) if question is not None:
@@ -167,9 +163,17 @@ class SolverServer(Server):
                 return _least(question.live, asked, SolveSender(self, asked))
         return None
 
-    def _prepare(self, compilation: Compilation) -> None:
-        wait_for(compilation, lambda sentence: self.channel.send(Preparing(sentence, False)), never)
-        self.channel.send(Preparing(compilation.sentence, True))
+    def _prepare(self) -> None:
+        said: list[str] = []
+
+        def say(sentence: str) -> None:
+            said.append(sentence)
+            self.channel.send(Preparing(sentence, False))
+
+        compile_first(say)
+        if said:
+            self.channel.send(Preparing(said[-1], True))
+        self._prepared = True
 
 
 def _solve(live: LiveSolver, asked: SolveBudget, sender: SolveSender) -> SolveEnded:

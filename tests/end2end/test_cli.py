@@ -373,7 +373,8 @@ def test_solve_reports_the_compilation_before_the_search(
     chain_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_kernels()
-    monkeypatch.setattr(auto, "is_compiled", lambda: False)
+    for module in (auto, compilation):
+        monkeypatch.setattr(module, "is_compiled", lambda: False)
     monkeypatch.setattr(compilation, "module_command", lambda name: ["true"])  # nothing is left to compile
     code, text, err = call(capsys, "solve", chain_file, "--budget", "70%", "--time-limit", "5")
     assert code == 0 and "within" in text

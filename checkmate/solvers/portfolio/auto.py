@@ -22,14 +22,13 @@ from checkmate.ir.arrays import Steps
 from checkmate.progress import Cancelled
 from checkmate.solvers.baselines import KeepAllSolver
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.certify import concluded
+from checkmate.solvers.certify import cancelled_before, concluded
 from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.compilation import Compilation, load_kernels
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverState
 from checkmate.solvers.pathcut.in_thread import SMALL, background_prover
 from checkmate.solvers.pathcut.prover import ProofListener, Prover
 from checkmate.solvers.portfolio.turns import ChainTurn, SecondCore, SecondSearch
-from checkmate.solvers.portfolio.while_compiling import answer_while_compiling, without_search
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.repeated_blocks import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import greedy_steps
@@ -333,11 +332,9 @@ class AutoSolver:
         settled = _settle(problem, options, listener, started)
         if settled is not None:
             return settled
-        if not is_compiled():
-            compilation = Compilation()  # once per machine; this does not count as solving
-            options = answer_while_compiling(compilation, problem, options, listener)
-            if compilation.running:  # it goes on for the next solve
-                return without_search(problem, options, NAME, seconds=time.perf_counter() - started)
+        # Once per machine; this does not count as solving.
+        if not is_compiled() and not load_kernels(listener.cancelled, listener.preparing):
+            return cancelled_before(problem, NAME, time.perf_counter() - started)
         with background_prover(problem.graph) as prover:
             return solve_with(problem, options, listener, prover)
 

@@ -26,20 +26,15 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.bounds import below_minimum, explain_below_bound, run_once_bound, working_set_bound
 from checkmate.solvers.certify import NOTHING_FITS, without_schedule
-from checkmate.solvers.compile.cache import is_compiled
-from checkmate.solvers.compile.compilation import Compilation, load_kernels
+from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
 from checkmate.solvers.listeners import CancelListener, ForwardingListener
 from checkmate.solvers.pathcut.in_thread import background_prover
 from checkmate.solvers.pathcut.prover import CancelledProof, Prover
 from checkmate.solvers.portfolio.auto import solve_with
 from checkmate.solvers.portfolio.least_memory import LeastMemory, least_memory
-from checkmate.solvers.portfolio.while_compiling import (
-    answer_while_compiling,
-    baseline_points,
-    without_search,
-)
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
+from checkmate.solvers.registry import find_solver
 from checkmate.solvers.repeated_blocks import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
@@ -54,7 +49,9 @@ _LARGE, _DESCENT_S = 2000, 0.003
 _FEW_ROUNDS = 2  # with equal blocks, for one budget
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; the gap that is good enough
 _ROUNDS = 3  # the most rounds of refinement
-_POLL_S = 0.02
+_PUBLISHED = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
+_SHARES = (0.75, 0.5, 0.35)  # of keeping everything, at which each of these is asked
+_PUBLISHED_S = 1.0  # seconds for one of them and one budget
 _AUTO = "auto"  # what is said to have made the schedules of several solvers
 
 
@@ -75,7 +72,6 @@ class LiveSolver:
     """One graph, explored live, from one thread. Close it, or use it in a ``with``.
 
     ``workers``: the most cores to use; with more than one, the prover's process works beside the search.
-    ``compilation``: of the search, if it is already under way; else it begins here if needed.
     """
 
     def __init__(
@@ -84,7 +80,6 @@ class LiveSolver:
         listener: FrontierListener,
         *,
         workers: int = 1,
-        compilation: Compilation | None = None,
     ) -> None:
         self.graph = graph
         self.frontier = Frontier(graph)
@@ -96,9 +91,8 @@ class LiveSolver:
         # The budget that the descent has not reached yet, and the steps where it is.
         self._reached: tuple[int, Steps] | None = None
         self._blocks = BlocksOf(graph)
-        self._compilation = compilation  # until the search can run
         self._todo: Iterator[None] = self._idle_work()
-        self._baselines = baseline_points(graph, self._plain, self._least, lambda: self._busy())
+        self._baselines = self._published()
         self._busy: Cancelled = lambda: False
 
     def __enter__(self) -> LiveSolver:
@@ -119,20 +113,11 @@ class LiveSolver:
         self._add(range(self.graph.n), "keep-all", self._plain)
         if self._least > 0:
             self._add_bound(self._least - 1, float("inf"))
-        if self._compilation is None and not is_compiled():
-            self._compilation = Compilation()
-        if self._compiling():
-            return
         self._prover.start()
         load_kernels()
         until = time.perf_counter() + _OPEN_S
         while fill and time.perf_counter() < until and self.idle(lambda: time.perf_counter() > until):
             continue
-
-    @property
-    def compiling(self) -> bool:
-        """Whether the search still has to wait for its compilation."""
-        return self._compilation is not None and self._compilation.running
 
     def solve(self, budget_bytes: int, options: SolveOptions, listener: Listener) -> SolveResult:
         """Return the best schedule in time; ``listener`` receives at once what is known already."""
@@ -146,10 +131,6 @@ class LiveSolver:
             listener.bound(known.lower_bound, ())
         if known.infeasible:
             return self._infeasible(budget_bytes)
-        if self._compiling():
-            options = self._answer_while_compiling(problem, options, listener)
-            if self._compiling():
-                return without_search(problem, options, _AUTO, seconds=0.0)
         both = _BoundRecorder(self.frontier, budget_bytes, listener)
         result = solve_with(
             problem, options, both, self._prover, bound=known.lower_bound, blocks=self._blocks
@@ -191,8 +172,6 @@ class LiveSolver:
 
         The search starts from the frontier, and all that it finds and proves goes there.
         """
-        while self._compiling() and self.idle(listener.cancelled) and not listener.cancelled():
-            continue
         both = _ScheduleRecorder(listener)
         options = replace(options, workers=self._workers)
         found = least_memory(self.graph, max_overhead, options, both, known=self.frontier)
@@ -213,7 +192,6 @@ class LiveSolver:
         return next(self._todo, False) is None
 
     def _idle_work(self) -> Iterator[None]:
-        yield from self._before_search()
         budgets = self._budgets()
         for part in (budgets[:_COARSE], budgets[_COARSE:]):
             if self.graph.n > _LARGE:
@@ -236,12 +214,6 @@ class LiveSolver:
             interrupted = self._busy()
             yield
 
-    def _before_search(self) -> Iterator[None]:
-        while self._compiling():
-            if not self._next_baseline():
-                time.sleep(_POLL_S)
-            yield
-
     def _next_baseline(self) -> bool:
         try:
             point = next(self._baselines)
@@ -252,21 +224,32 @@ class LiveSolver:
             self._add(point.schedule.steps.tolist(), point.solver, point.budget_bytes)
         return True
 
-    def _answer_while_compiling(
-        self, problem: Problem, options: SolveOptions, listener: Listener
-    ) -> SolveOptions:
-        assert self._compilation is not None
-        patient = replace(options, time_limit_s=math.inf)
-        start = answer_while_compiling(self._compilation, problem, patient, listener).start
-        if start is not None and start is not options.start:
-            self._add(start.steps.tolist(), _AUTO, problem.budget_bytes)
-        return replace(options, start=start)
+    def _published(self) -> Iterator[FrontierPoint | None]:
+        """Yield each schedule of the published methods once, or None after a bit of work without a new one.
 
-    def _compiling(self) -> bool:
-        if self._compilation is not None and not self._compilation.running:
-            self._compilation = None
-            self._prover.start()
-        return self._compilation is not None
+        A bit that a request interrupts is done again.
+        """
+        seen: set[tuple[str, int, float]] = set()
+        for name in _PUBLISHED:
+            for budget in (int(share * self._plain) for share in _SHARES):
+                if budget < self._least:
+                    continue
+                while (point := self._published_point(name, budget)) is None and self._busy():
+                    yield None
+                facts = None if point is None else (name, point.peak_bytes, point.cost)
+                yield None if facts is None or facts in seen else point
+                if facts is not None:
+                    seen.add(facts)
+
+    def _published_point(self, name: str, budget: int) -> FrontierPoint | None:
+        options = SolveOptions(time_limit_s=_PUBLISHED_S)
+        solver, heard = find_solver(name).load(), CancelListener(lambda: self._busy())
+        result = solver.solve(Problem(self.graph, budget), options, heard)
+        if result.schedule is None or result.peak_bytes is None or result.cost is None:
+            return None
+        return FrontierPoint(
+            result.schedule, result.peak_bytes, result.cost, budget, name, result.solve_seconds
+        )
 
     def _budgets(self) -> list[int]:
         low, high = max(self._least, 1), max(self._plain, 1)

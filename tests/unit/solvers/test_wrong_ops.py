@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from checkmate.errors import SolverCrashedError, WorkerDiedError
@@ -11,7 +10,6 @@ from checkmate.processes.messages import MessageError, pack_steps, unpack_ops
 from checkmate.solvers.cpsat import interval_solver as cpsat
 from checkmate.solvers.engine import ENGINE_MESSAGES, EngineDone, EngineReady, EngineSteps
 from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES, DescribedSchedule, ProverProcess
-from checkmate.solvers.portfolio.while_compiling import _Best
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from tests.graphs_strategies import training_chain
 from tests.unit.solvers.test_prover_process import until
@@ -39,15 +37,6 @@ def test_steps_that_name_no_op_are_no_message(steps: list[int]) -> None:
         unpack_ops(pack_steps(steps), GRAPH.n)
     assert unpack_ops(pack_steps([0, GRAPH.n - 1]), GRAPH.n).tolist() == [0, GRAPH.n - 1]
     assert unpack_ops(b"", GRAPH.n).size == 0
-
-
-@wrong
-def test_no_first_answer_is_made_of_them(steps: list[int]) -> None:
-    best = _Best(Problem(GRAPH, 10**6), SolveOptions(), Listener())
-    best.offer(np.array(steps, np.int64).astype(np.int32))
-    assert best.options.start is None
-    best.offer(range(GRAPH.n))
-    assert best.options.start is not None
 
 
 @wrong

@@ -48,7 +48,7 @@ def test_it_stops_when_its_time_is_up_and_goes_on_when_told(monkeypatch: pytest.
     monkeypatch.setattr(solver, "_FILL_S", 0.001)
     monkeypatch.setattr(solver, "_FILL_PER_OP_S", 0.0)
     heard = Heard()
-    question = LiveQuestion(heard, asked(30), None, fill=False)
+    question = LiveQuestion(heard, asked(30), fill=False)
     try:
         assert heard.states == []
         work(question)
@@ -64,7 +64,7 @@ def test_it_stops_when_its_time_is_up_and_goes_on_when_told(monkeypatch: pytest.
 def test_it_says_when_nothing_is_left() -> None:
     load_kernels()
     heard = Heard()
-    question = LiveQuestion(heard, asked(3), None, fill=True)
+    question = LiveQuestion(heard, asked(3), fill=True)
     try:
         work(question)
     finally:
@@ -75,7 +75,7 @@ def test_it_says_when_nothing_is_left() -> None:
 def test_it_sends_what_the_published_methods_find_even_if_it_is_beaten() -> None:
     load_kernels()
     heard, sent = Heard(), []
-    question = LiveQuestion(heard, asked(16), None, fill=True)
+    question = LiveQuestion(heard, asked(16), fill=True)
     end = time.monotonic() + STALL_S
     try:
         while not sent and time.monotonic() < end and question.fill(lambda: False):
