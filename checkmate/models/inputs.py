@@ -14,6 +14,10 @@ from checkmate.models.arrays import ArraySpec, random_input
 from checkmate.models.keras_graph import input_structure, inputs_of, producer, readers, reason, walk_layers
 from checkmate.request import ModelRequest
 
+_GIVE_A_BATCH = (
+    "return the model with a batch for it from a function, (model, batch), and pass file.py:function; "
+    "or train by checkmate.rematerialize"
+)
 _EXAMPLES = {1: (128,), 2: (128, 64), 3: (224, 224, 3), 4: (16, 64, 64, 3)}  # by the rank after the batch
 
 
@@ -110,14 +114,14 @@ def _spec(tensor: Any, batch_size: int) -> ArraySpec:
     spec = ArraySpec((batch_size, *shape[1:]), str(tensor.dtype))
     if tensor.dtype == "string":
         raise TraceError(
-            f"the input {producer(tensor).name!r} takes text, which has no size to plan with",
-            hint="build the model without its text layers, on token ids",
+            f"the input {producer(tensor).name!r} takes text, of which no batch can be made",
+            hint=_GIVE_A_BATCH,
         )
     if tensor.sparse or getattr(tensor, "ragged", False):
         raise TraceError(
             f"the input {producer(tensor).name!r} is {'sparse' if tensor.sparse else 'ragged'}, "
-            "so its size is not known",
-            hint="build the model on a dense input",
+            "of which no batch can be made",
+            hint=_GIVE_A_BATCH,
         )
     if None in shape[1:]:
         raise DynamicShapeError(

@@ -198,7 +198,7 @@ class ScheduledFunction(StepSubject):
     def trace(
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
     ) -> AnyStep:
-        arguments, named = layout.pack(layout.specs)
+        arguments, named = layout.place(layout.parts)
         strategy = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
         with explained(self.__name__), as_one_replica(strategy, self.__name__):
             # Its first call may make variables. Made inside another trace, they would put it all in a branch.

@@ -44,7 +44,8 @@ class _LayoutState:
     the budget, while another is made. ``plain_bytes``: the plain step's measured peak. ``aim_bytes``: less
     than the budget, where a plan was seen over it. ``seen_bytes``: the most that plans were seen at, over the
     budget. ``cold``: nothing of it ran in this process. ``crowded``: how often it was planned again for what
-    others leave. ``stays``: it was said that the plan stays, though others hold more.
+    others leave. ``stays``: it was said that the plan stays, though others hold more. ``few``: elements of
+    the largest batch that made only small tensors, where other batches may hold more.
     """
 
     plan: StepPlan | None = None
@@ -55,6 +56,7 @@ class _LayoutState:
     cold: bool = False
     crowded: int = 0
     stays: bool = False
+    few: int = 0
 
     @property
     def present(self) -> StepPlan:
@@ -99,10 +101,13 @@ class Planner:
         """
         early = at_once and not self.request.wait
         self._go_on(layout, tensors, early)
-        found = self.planned(layout)
+        state = self._layouts[layout.key]
+        found, earlier = state.plan, state.plan
+        if state.few and _elements(tensors) >= 2 * state.few:
+            found = None
         if found is None:
             # A step a little over the budget is better than none.
-            begun = self._layouts[layout.key].exceeding is not None
+            begun = state.exceeding is not None
             with self.request.progress() as report, only_newer_garbage():
                 found = planned(
                     lambda: self._kept(self._within_limit(layout, tensors, report, early)),
@@ -110,8 +115,9 @@ class Planner:
                     OnMiss.CLOSEST if begun else self.request.on_miss,
                     example=not at_once and not begun,
                 )
-            self._layouts[layout.key].plan = found
-            tell_plan(self.request, layout, found.sentence)
+            state.plan = found
+            if earlier is None or found.step is not None:
+                tell_plan(self.request, layout, found.sentence)
         return found
 
     def plan_for_larger(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> None:
@@ -322,12 +328,16 @@ class Planner:
     ) -> StepPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
         layout.require_plannable()
+        state = self._layouts[layout.key]
+        state.few = 0
         try:
             step = self._subject.trace(layout, tensors)
         except OnlySmallTensorsError:
+            if not all(spec.shape.is_fully_defined() for spec in layout.specs):
+                state.few = _elements(tensors)
             sentence = f"{layout.describe()}: nothing big enough to recompute; it trains as before"
             return StepPlan(layout, None, None, 0, sentence)
-        for note in step.folded.traced.notes if not self.plans else ():
+        for note in step.folded.traced.notes if all(plan.step is None for plan in self.plans) else ():
             self.request.tell(note)
         gc.collect()  # what nobody uses any longer would count as held by others
         small_chunks = SmallChunks(step.folded.structure)
@@ -473,6 +483,10 @@ class Planner:
         if trials.known:
             self._rate = max(trials.rate, self._rate or 1.0)
         self._learned = trials.learned or self._learned
+
+
+def _elements(tensors: Sequence[tf.Tensor]) -> int:
+    return sum(tensor.shape.num_elements() or 0 for tensor in tensors)
 
 
 def distinct(layouts: Sequence[BatchLayout]) -> Iterable[BatchLayout]:

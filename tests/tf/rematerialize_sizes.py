@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from tests.tf.rematerialized import plans, recomputations, sentences, within
+import checkmate
+from tests.tf.rematerialized import FAST, plans, recomputations, sentences, within
 
 UNITS, BATCH, STEPS = 256, 512, 3
 
@@ -129,3 +131,44 @@ def test_a_batch_that_is_over_the_budget_is_planned_for(monkeypatch: pytest.Monk
     assert "it fits, and trains as before" in first and "solving again for less" in over
     assert recomputations(model) > 0
     assert max(peaks[2:]) <= budget
+
+
+def words_of(most: int) -> tf.RaggedTensor:
+    random = np.random.default_rng(most)
+    return tf.ragged.constant([random.integers(0, 50, most).tolist() for _ in range(64)], tf.int32)
+
+
+def step_on_words() -> tuple[Any, list[tf.Variable]]:
+    random = np.random.default_rng(1)
+    table, *kernels = (
+        tf.Variable(random.normal(0, 0.3, (rows, 16)), dtype=tf.float32) for rows in (50, *[16] * 6)
+    )
+
+    def step(words: tf.RaggedTensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            body = tf.gather(table, words.values)
+            for kernel in kernels:
+                body = tf.tanh(body @ kernel)
+            loss = tf.reduce_mean(tf.square(body))
+        for kernel, gradient in zip(kernels, tape.gradient(loss, kernels), strict=True):
+            kernel.assign_sub(0.1 * gradient)
+        return loss
+
+    return step, kernels
+
+
+def test_a_step_that_began_with_small_tensors_is_planned_for_a_larger_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches, said = [words_of(most) for most in (1, 1, 200, 200, 1)], sentences(monkeypatch)
+    (plain, expected), (step, found) = step_on_words(), step_on_words()
+    planned = checkmate.rematerialize_function(step, "80%", options=FAST, quiet=True, cache=False)
+    for words in batches:
+        tf.function(plain)(words)
+        planned(words)
+    small, how, then = said
+    assert small == "batch of 64: nothing big enough to recompute; it trains as before"
+    assert how == "sizes that are known only when the step runs count as in one run"
+    assert re.search(r"\d recomputations?, .* peak", then)
+    for value, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(value.numpy(), wanted.numpy())

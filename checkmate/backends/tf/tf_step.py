@@ -11,7 +11,7 @@ from pathlib import Path
 from checkmate.backends.protocol import Fitted, PlannedStep
 from checkmate.backends.tf.comparing import Compared, compare_where_it_fits
 from checkmate.backends.tf.emit.other_trace import for_traced_step
-from checkmate.backends.tf.emit.saved_model import example_script, measure_reloaded
+from checkmate.backends.tf.emit.saved_model import measure_reloaded, write_example
 from checkmate.backends.tf.plain import Plain
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_here, with_kernels_of
@@ -156,7 +156,7 @@ class TfStep(PlannedStep):
                 f"{report.problems[0]}; nothing was written",
                 hint="please report the model: this is a fault of checkmate",
             )
-        (staged / "train_example.py").write_text(example_script(self.folded, batch), encoding="utf-8")
+        write_example(self.folded, batch, staged)
         write_records(staged, self.graph, fitted.result, report)
         stop_if(self.cancelled)
         return report

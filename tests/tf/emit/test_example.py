@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from checkmate.backends.tf.devices import Kernels, kernels_here
-from checkmate.backends.tf.emit.saved_model import example_script, save_step
+from checkmate.backends.tf.emit.saved_model import save_step, write_example
 from checkmate.ir import Schedule
+from checkmate.request import ModelRequest
 from tests.programs import run_python
 from tests.quick_start import QUICK
-from tests.tf.prepared import small
+from tests.tf.prepared import prepared, small
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +21,8 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     folded = small("convnet")
     save_step(folded, Schedule.plain(folded.graph), folder / "saved_model")
-    script = folder / "train_example.py"
-    script.write_text(example_script(folded, folded.traced.loaded.make_batch()), encoding="utf-8")
-    return script
+    write_example(folded, folded.traced.loaded.make_batch(), folder)
+    return folder / "train_example.py"
 
 
 def said_by(script: Path, *, onednn: bool) -> list[str]:
@@ -54,3 +55,30 @@ def test_another_version_is_named(export: Path, tmp_path: Path) -> None:
     (tmp_path / "saved_model").symlink_to(export.parent / "saved_model")
     (line,) = said_by(older, onednn=kernels_here("cpu") is Kernels.ONEDNN)
     assert "measured with TensorFlow 1.0; here it runs with TensorFlow " in line and "kernels" not in line
+
+
+@pytest.mark.heavy
+def test_what_no_random_numbers_can_stand_for_is_kept_beside_it(tmp_path: Path) -> None:
+    code = tmp_path / "step.py"
+    code.write_text(
+        "import tensorflow as tf\n"
+        "W = tf.Variable(tf.random.stateless_normal((64, 64), [1, 2]))\n"
+        "def step(words, texts, scale):\n"
+        "    with tf.GradientTape() as tape:\n"
+        "        rows = tf.tanh(tf.gather(W, words.values) @ W) * tf.strings.to_number(texts[0])\n"
+        "        loss = tf.reduce_mean(rows ** 2) * tf.reduce_mean(scale)\n"
+        "    W.assign_sub(tf.convert_to_tensor(tape.gradient(loss, W)))\n"
+        "    return {'loss': loss}\n"
+        "def make():\n"
+        "    words = tf.ragged.constant([[n % 64] * (1 + n % 9) for n in range(200)], tf.int32)\n"
+        "    return step, (words, tf.constant(['2.5', '1']), tf.ones((8,)))\n"
+    )
+    folded = prepared(ModelRequest(f"{code}:make", allow_code=True))
+    save_step(folded, Schedule.plain(folded.graph), tmp_path / "saved_model")
+    batch = folded.traced.loaded.make_batch()
+    write_example(folded, batch, tmp_path)
+    with np.load(tmp_path / "example.npz") as kept:
+        assert sorted(kept) == ["texts", "words_0", "words_1"]
+    said = run_python(tmp_path / "train_example.py", 2, **QUICK).stdout
+    loss = float(folded.traced.loaded.own.call(*batch)["loss"])
+    assert f"step 0: loss {loss:.4f}, " in said and "step 1: loss " in said

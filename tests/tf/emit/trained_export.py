@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from checkmate.backends.tf.emit.saved_model import example_script, save_step
+from checkmate.backends.tf.emit.saved_model import save_step, write_example
 from checkmate.backends.tf.live.measure import restored
 from tests.programs import run_python
 from tests.tf.prepared import prepared, request_of
@@ -41,7 +41,7 @@ def main(file: str, name: str, policy: str, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     save_step(folded, schedule, folder / "saved_model")
     script = folder / "train_example.py"
-    script.write_text(example_script(folded, loaded.make_batch()), encoding="utf-8")
+    write_example(folded, loaded.make_batch(), folder)
     # The same kernels: TensorFlow would fuse other ops in the one step than in the other.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     whole = loaded.make_batch()

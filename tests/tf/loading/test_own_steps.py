@@ -148,6 +148,32 @@ FEED = iter(tf.data.Dataset.from_tensors(X).repeat())
 QUEUE = tf.queue.FIFOQueue(9, tf.float32)
 """
 
+
+@pytest.mark.parametrize(
+    ("dense_of", "example", "names"),
+    [
+        ("tf.strings.to_number", "tf.strings.as_string(X)", ("x",)),
+        ("tf.sparse.to_dense", "tf.sparse.from_dense(X)", ("x_0", "x_1", "x_2")),
+        ("lambda x: x.to_tensor(shape=(64, 256))", "tf.RaggedTensor.from_tensor(X)", ("x_0", "x_1")),
+    ],
+)
+def test_text_and_sparse_and_ragged_arguments_are_planned(
+    dense_of: str, example: str, names: tuple[str, ...], code_file: Write
+) -> None:
+    path = code_file(
+        f"{HEAD}dense_of = {dense_of}\n"
+        "def step(x):\n"
+        "    with tf.GradientTape() as tape:\n        loss = loss_of(dense_of(x))\n"
+        "    W.assign_sub(tape.gradient(loss, W))\n    return loss\n"
+        f"def make():\n    return step, {example}"
+    )
+    folded = prepared(f"{path}:make")
+    loaded = folded.traced.loaded
+    assert loaded.own is not None and loaded.own.names == names
+    assert "Tanh" in {kind for op in folded.graph.ops for kind in op.type.split("+")}
+    assert loaded.own.call(*loaded.make_batch()).numpy() == pytest.approx(1.0)
+
+
 REFUSED = (
     ("return loss_of", {}, LoadError, "{spec} returned a training step without an example of its arguments"),
     ("return loss_of, None", {}, LoadError, "{spec} returned None as the example of its step"),
@@ -161,10 +187,6 @@ REFUSED = (
     ("return loss_of, (3, 'x')", {}, TraceError, "the example of {spec} holds no tensors"),
     ("return loss_of, tf.TensorSpec((None, 256))", {}, DynamicShapeError,
      "{spec}: the example has a tensor of shape (None, 256), so its size is not known before it runs"),
-    ("return loss_of, np.array(['a'])", {}, TraceError,
-     "{spec}: the example holds text, which has no size to plan with"),
-    ("return loss_of, tf.sparse.from_dense(X)", {}, TraceError,
-     "{spec}: the example holds a SparseTensor, whose size is not known"),
     ("return (lambda x: loss_of(x + next(FEED))), X", {}, TraceError,
      "the training step of '{spec}' takes its data from an iterator itself, which cannot be undone after a "
      "trial run"),

@@ -76,7 +76,6 @@ def queue_layer(): return model(middle=queued)
 def writing_layer(): return model(middle=written)
 def wrong_loss(): return model(loss=lambda y, p: tf.matmul(p, tf.ones((3, 3))))
 def fails(): raise RuntimeError("no licence")
-def text_step(): return step(tf.strings.to_number), (tf.strings.as_string(X),)
 def python_step(): return step(python), (X,)
 def compiled_step(): return step(tf.function(tf.tanh, jit_compile=True)), (X,)
 
@@ -89,9 +88,9 @@ def text():
 """
 
 REFUSED = {
-    "sparse": "is sparse, so its size is not known",
-    "ragged": "is ragged, so its size is not known",
-    "text": "takes text, which has no size to plan with",
+    "sparse": "is sparse, of which no batch can be made",
+    "ragged": "is ragged, of which no batch can be made",
+    "text": "takes text, of which no batch can be made",
     "open_size": "with sizes left open besides the batch",
     "data_sized --target xla": "so its size is not known before it runs",
     "python_layer": "calls Python code each time",
@@ -99,7 +98,6 @@ REFUSED = {
     "writing_layer": "writes to files (WriteFile)",
     "wrong_loss": "could not be traced",
     "fails": "failed with RuntimeError: no licence",
-    "text_step": "holds text, which has no size to plan with",
     "python_step": "calls Python code each time",
     "compiled_step": "which is compiled with jit_compile=True",
 }

@@ -158,7 +158,7 @@ def measure_reloaded(
     probe = Path(__file__).with_name("reload_probe.py")
     with tempfile.TemporaryDirectory(prefix="checkmate-reload-") as folder:
         batch_file, answer_file = Path(folder, "batch.npz"), Path(folder, "answer.json")
-        np.savez(batch_file, **{f"{i:03d}": tensor.numpy() for i, tensor in enumerate(batch)})
+        np.savez(batch_file, **{f"{i:03d}": _array(tensor) for i, tensor in enumerate(batch)})
         command = [sys.executable, str(probe), str(saved_model), str(batch_file), str(answer_file)]
         output, code = run_process(
             command,
@@ -173,16 +173,33 @@ def measure_reloaded(
     return answer
 
 
-def example_script(folded: FoldedStep, batch: Sequence[tf.Tensor]) -> str:
-    """Return a script that trains with the exported step, on random data in the ranges of ``batch``."""
-    rows = []
-    for spec, tensor in zip(argument_specs(folded), batch, strict=True):
+def write_example(folded: FoldedStep, batch: Sequence[tf.Tensor], directory: Path) -> None:
+    """Write a script that trains with the exported step, on random data in the ranges of ``batch``; beside it
+    those tensors of ``batch`` that no random numbers can stand for.
+    """
+    own = folded.traced.loaded.own
+    rows: list[tuple[Any, ...]] = []
+    kept: dict[str, Any] = {}
+    for number, (spec, tensor) in enumerate(zip(argument_specs(folded), batch, strict=True)):
+        if own is not None and not own.layout.random[number]:
+            kept[spec.name] = _array(tensor)
+            rows.append((spec.name, None, spec.dtype.name, 0, 0))
+            continue
         values = tensor.numpy().astype(np.float64)
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
         rows.append((spec.name, tuple(spec.shape.as_list()), spec.dtype.name, low, high))
+    if kept:
+        np.savez(directory / "example.npz", **kept)
     listed = "\n".join(f"    {row!r}," for row in rows)
     origin = folded.graph.origin
     kernels = None if origin.target == Target.XLA else origin.kernels or None  # XLA has its own
     measured_with = {"kernels": kernels, "tensorflow": origin.tensorflow or None}
     template = Template(resource("export", "train_example.py.in").read_text(encoding="utf-8"))
-    return template.substitute(arguments=f"[\n{listed}\n]", measured_with=repr(measured_with))
+    script = template.substitute(arguments=f"[\n{listed}\n]", measured_with=repr(measured_with))
+    (directory / "train_example.py").write_text(script, encoding="utf-8")
+
+
+def _array(tensor: tf.Tensor) -> Any:
+    """Return the values of ``tensor`` in a type that needs no pickling."""
+    values = tensor.numpy()
+    return values.astype(np.bytes_) if tensor.dtype == tf.string else values

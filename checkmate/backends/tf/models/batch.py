@@ -65,12 +65,28 @@ class BatchLayout:
         return keras.tree.map_structure(leaf, self.structure)
 
     def names(self, name: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> tuple[str, ...]:
+        """Return names of the flat tensors. ``name``: of the path of a part."""
         found: dict[int, str] = {}
         for path, leaf in keras.tree.flatten_with_path(self.structure):
             if not isinstance(leaf, Constant) and leaf >= 0:
                 said = re.sub(r"\W", "_", "_".join(map(str, name(path))))
                 found[leaf] = said if said[:1].isalpha() else f"input_{said or leaf}"
-        return distinct_names(found)
+        flat: list[str] = []
+        for part, each in zip(self.parts, distinct_names(found), strict=True):
+            count = len(tf.nest.flatten(part, expand_composites=True))
+            flat += [each] if count == 1 else [f"{each}_{number}" for number in range(count)]
+        return distinct_names(dict(enumerate(flat)))
+
+    @property
+    def random(self) -> tuple[bool, ...]:
+        """Whether random numbers may stand for each flat tensor: it is no text, and no part of a sparse or
+        ragged tensor.
+        """
+        return tuple(
+            isinstance(part, tf.TensorSpec) and part.dtype != tf.string
+            for part in self.parts
+            for _ in tf.nest.flatten(part, expand_composites=True)
+        )
 
     def describe(self) -> str:
         """Return the layout in words: ``batch of 8``; with token ids ``batch of 8, length 128``."""

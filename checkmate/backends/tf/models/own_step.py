@@ -83,7 +83,7 @@ def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> 
     require_no_options(request)
     example = found.example if isinstance(found.example, tuple) else (found.example,)
     layout, tensors = flatten_arguments((_with_values(example), {}))
-    _require_dense(layout)
+    layout.require_plannable()
     if not tensors:
         raise TraceError(
             f"the example of {request.model} holds no tensors",
@@ -93,7 +93,7 @@ def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> 
     function = as_function(found.subject)
     with explained(request.model):
         # It may make variables. Made inside another trace, they would put it all in a branch.
-        arguments, named = layout.pack(layout.specs)
+        arguments, named = layout.place(layout.parts)
         try:
             function.get_concrete_function(*arguments, **named)
         except TypeError as error:
@@ -118,18 +118,6 @@ def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> 
 
     own = OwnStep(request.model, layout, call, layout.names(name), _copies(tensors), found.sized)
     return _loaded(subject, own, request, [*notes, *_example_notes(found, request, layout)])
-
-
-def _require_dense(layout: BatchLayout) -> None:
-    layout.require_plannable()
-    for part in layout.parts:
-        if part.dtype == tf.string:
-            raise TraceError("the example holds text, which has no size to plan with", hint="feed token ids")
-        if not isinstance(part, tf.TensorSpec):
-            raise TraceError(
-                f"the example holds a {type(part).__name__.removesuffix('Spec')}, whose size is not known",
-                hint="make it dense, or train by checkmate.rematerialize, which takes it",
-            )
 
 
 def _parameters(function: Any) -> list[str]:
@@ -208,7 +196,7 @@ def _labels(model: Any, inputs: Inputs, batch_size: int) -> Labels:
 
 def _train_step(model: Any, request: ModelRequest, data: Any, *, sized: bool) -> OwnStep:
     layout, tensors = flatten_data(data)
-    _require_dense(layout)
+    layout.require_plannable()
 
     def call(*flat: tf.Tensor) -> Any:
         return model.train_step(layout.pack(flat))
