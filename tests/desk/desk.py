@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.desk.frames import Filled, Pixels, Verdict, emptied, filled_tiles, save
+from tests.desk.frames import Filled, Pixels, Verdict, emptied, filled_tiles
 from tests.desk.hand import Hand
 from tests.desk.screen import Screen
 
@@ -29,11 +29,8 @@ _FRAME_S, _POLL_S = 1 / 60, 0.001
 _STILL_S, _MOST_STILL_S = 0.3, 6.0
 _PATIENCE_S = 90.0
 _TIMES_TYPED, _TYPED_S = 4, 10.0
-_BAD = 0.4  # of a panel's tiles emptied: worth a picture
-_SAMPLES = (40, 60, 90, 150)  # these frames are always saved
 # After a change it is watched for so long. At least so many frames are captured; the last so many are kept.
 _AFTER_S, _LEAST_FRAMES, _MOST_FRAMES = 0.6, 12, 40
-_MOST_PICTURES = 4  # of bad frames, by course
 Rect = tuple[int, int, int, int]
 
 
@@ -43,14 +40,13 @@ class Pause:
 
     seconds: float
     awaits: str = ""
-    patience: float = 0.0
 
 
 class Desk:
     """Starts the window on ``file`` under a screen of its own. Use it in a ``with`` statement."""
 
-    def __init__(self, file: Path | None, *, theme: str = "light", pictures: Path | None = None) -> None:
-        self._file, self._theme, self._pictures = file, theme, pictures
+    def __init__(self, file: Path | None, *, theme: str = "light") -> None:
+        self._file, self._theme = file, theme
         self._stack = ExitStack()
         self._state: dict[str, Any] = {}
         self._read_at = 0
@@ -172,7 +168,6 @@ class Desk:
     def watch(
         self,
         course: Iterator[Pause],
-        name: str = "course",
         but: Sequence[str] = (),
         kept: list[Pixels] | None = None,
     ) -> Verdict:
@@ -181,13 +176,12 @@ class Desk:
         panels = {panel: rect for panel, rect in self.state["panels"].items() if panel not in but}
         before = {panel: filled_tiles(self.pixels(rect)) for panel, rect in panels.items()}
         seen: list[dict[str, Filled]] = []
-        verdict, last, saved = Verdict(), self.client.copy(), 0
+        verdict, last = Verdict(), self.client.copy()
         for pause in course:
             end, begun = time.perf_counter() + pause.seconds, time.perf_counter()
             awaited = self.pixels(panels[pause.awaits]) if pause.awaits else None
             old, answer, due = (None if awaited is None else awaited.copy()), None, begun
-            late = end + pause.patience
-            while (now := time.perf_counter()) < end or (old is not None and answer is None and now < late):
+            while (now := time.perf_counter()) < end:
                 if awaited is not None and answer is None and not np.array_equal(awaited, old):
                     answer = now - begun
                 if now >= due:
@@ -199,23 +193,16 @@ class Desk:
                             kept.append(frame)
                     last = frame
                     seen.append({p: filled_tiles(self._cut(frame, rect)) for p, rect in panels.items()})
-                    worst = max(emptied(now_, before[p], before[p]) for p, now_ in seen[-1].items())
-                    if len(seen) in _SAMPLES:
-                        self._save(frame, f"{name}-sample-{len(seen)}")
-                    if worst > _BAD and saved < _MOST_PICTURES:
-                        saved += 1
-                        self._save(frame, f"{name}-{len(seen)}")
                 time.sleep(_POLL_S)
             if answer is not None:
                 verdict.answers.append(answer)
-            verdict.unanswered += awaited is not None and answer is None
         self.still()
         after = {panel: filled_tiles(self.pixels(rect)) for panel, rect in panels.items()}
         for tiles in seen:
             verdict.judge({p: emptied(found, before[p], after[p]) for p, found in tiles.items()})
         return verdict
 
-    def watch_change(self, change: Callable[[], None], came: Callable[[], bool], name: str) -> Verdict:
+    def watch_change(self, change: Callable[[], None], came: Callable[[], bool], what: str) -> Verdict:
         self.still()
         before = _Still(self.screen.frame(), dict(self.state["panels"]), self.state["client"])
         change()
@@ -229,7 +216,7 @@ class Desk:
             times[-1] += 1
             if since == math.inf and came():
                 since = time.monotonic()
-            assert time.monotonic() < late, f"it never came: {name}"
+            assert time.monotonic() < late, f"it never came: {what}"
             time.sleep(_FRAME_S)
         self.still()
         after = _Still(self.screen.frame(), dict(self.state["panels"]), self.state["client"])
@@ -245,13 +232,7 @@ class Desk:
             )
             verdict.judge(best, count)
             verdict.changed += count * (not np.array_equal(frame, before.pixels))
-            if max(best.values()) > _BAD and verdict.bad_frames <= _MOST_PICTURES:
-                self._save(frame, f"{name}-{verdict.frames}")
         return verdict
-
-    def _save(self, frame: Pixels, name: str) -> None:
-        if self._pictures is not None:
-            save(frame, self._pictures / f"{name}.png")
 
     def _cut(self, frame: Pixels, rect: Rect) -> Pixels:
         left, top, _, _ = self.state["client"]

@@ -7,12 +7,8 @@ frame, the panel is blank in it; if more than a fifth are, it is half-painted.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +44,6 @@ class Verdict:
     half: Counter[str] = field(default_factory=Counter)
     bad_frames: int = 0
     answers: list[float] = field(default_factory=list)
-    unanswered: int = 0
 
     def judge(self, shares: dict[str, float], times: int = 1) -> None:
         """Count a frame that was seen so many times. ``shares``: what part of each panel was emptied."""
@@ -65,30 +60,3 @@ class Verdict:
         self.blank.update(other.blank)
         self.half.update(other.half)
         self.answers += other.answers
-        self.unanswered += other.unanswered
-
-    def facts(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"frames": self.frames, "changed": self.changed}
-        found |= {"blank or half-painted": self.bad_frames}
-        found |= {"blank": dict(self.blank.most_common()), "half-painted": dict(self.half.most_common())}
-        if self.answers or self.unanswered:
-            found["input to first changed pixel, ms"] = _spread(self.answers)
-            found["unanswered inputs"] = self.unanswered
-        return found
-
-
-def _spread(seconds: Iterable[float]) -> dict[str, float]:
-    sorted_ms = sorted(1000 * one for one in seconds)
-    if not sorted_ms:
-        return {"count": 0}
-    at = {"p50": 0.5, "p99": 0.99}
-    found = {name: round(sorted_ms[math.ceil(q * len(sorted_ms)) - 1], 1) for name, q in at.items()}
-    return {"count": len(sorted_ms), **found, "worst": round(sorted_ms[-1], 1)}
-
-
-def save(pixels: Pixels, path: Path) -> None:
-    from PySide6.QtGui import QImage
-
-    opaque = np.ascontiguousarray(pixels | np.uint32(0xFF000000))
-    high, wide = opaque.shape
-    assert QImage(opaque.data, wide, high, 4 * wide, QImage.Format.Format_RGB32).save(str(path))

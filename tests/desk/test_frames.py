@@ -26,9 +26,8 @@ def desk(tmp_path_factory):
 
 
 def whole(verdict: Verdict) -> bool:
-    facts = verdict.facts()
-    assert verdict.frames > 10 and verdict.changed > 3, facts
-    assert verdict.bad_frames == 0, facts
+    assert verdict.frames > 10 and verdict.changed > 3, verdict
+    assert verdict.bad_frames == 0, verdict
     return True
 
 
@@ -65,7 +64,7 @@ def test_no_panel_is_empty_and_none_is_left_behind_in_another_theme(desk) -> Non
         frames: list[Pixels] = []
         course.name_theme(desk, theme.name)
         verdict = desk.watch(course.take_theme(desk, theme.name), kept=frames)
-        assert verdict.frames > 10 and verdict.changed >= 1 and verdict.bad_frames == 0, verdict.facts()
+        assert verdict.frames > 10 and verdict.changed >= 1 and verdict.bad_frames == 0, verdict
         assert frames and not any(share_of(LIGHT, one) > 0.01 < share_of(DARK, one) for one in frames)
         assert share_of(theme, frames[-1]) > 0.2
 
@@ -79,7 +78,7 @@ def share_of(theme: Theme, frame: Pixels) -> float:
 @pytest.mark.long  # on a busy machine the graph may come after the harness stops waiting
 @on_a_screen
 def test_the_first_graph_comes_on_screen_at_once() -> None:
-    assert whole(course.first_graph("light", None))
+    assert whole(course.first_graph("light"))
 
 
 @heavy
