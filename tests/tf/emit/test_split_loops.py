@@ -6,13 +6,16 @@ import re
 from functools import lru_cache
 
 import pytest
+import tensorflow as tf
 
 from checkmate.backends.tf.costs.profile import compile_step as profiled_step
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.emit.side_by_side import side_by_side
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.node_times import position_of
 from checkmate.backends.tf.trace import coarsen
 from checkmate.backends.tf.trace.coarsen import FoldedStep
+from checkmate.backends.tf.trace.loops import held_bytes, is_loop, iteration_bytes, loop_lists
 from checkmate.ir import Graph, Phase, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.planning.solving import solve
@@ -120,6 +123,34 @@ def test_each_loop_waits_for_the_step_before() -> None:
     assert all(op.control_inputs for op in loops)
 
 
+def test_what_follows_a_loop_waits_for_all_of_it() -> None:
+    # TensorFlow takes a loop apart: one of its outputs may be there while another is still computed.
+    folded = folded_model("recurrent")
+    steps = recompute_forward(folded.graph).steps.tolist()
+    emitted = compiled_step(folded, steps, in_turn=True).graph.get_operations()
+    waited = {
+        position_of(control.name): position_of(op.name)
+        for op in emitted
+        for control in op.control_inputs
+        if "While" in control.type and op.type == "NoOp"
+    }
+    loops = {position_of(op.name) for op in emitted if "While" in op.type}
+    assert len(loops) > 24
+    assert waited == {step: step + 1 for step in loops}
+
+
+def test_a_further_iteration_counts_with_all_that_it_makes() -> None:
+    folded = folded_model("recurrent")
+    loops = [op for op in folded.structure.ops if is_loop(op)]
+    assert len(loops) > 24
+    found = [(iteration_bytes(op, Kernels.EIGEN), held_in_turn(op)) for op in loops]
+    assert all(further >= held for further, held in found) and sum(held for _, held in found) > 0
+
+
+def held_in_turn(op: tf.Operation) -> int:
+    return held_bytes(op, Kernels.EIGEN, loop_lists(op, frozenset()), frozenset(range(len(op.inputs))))
+
+
 def test_iterations_run_side_by_side_where_the_schedule_has_room() -> None:
     folded = folded_model("recurrent")
     graph, schedule = folded.graph, recompute_forward(folded.graph)
@@ -127,8 +158,8 @@ def test_iterations_run_side_by_side_where_the_schedule_has_room() -> None:
     loops = ["While" in graph.ops[node].type for node in schedule.steps.tolist()]
     wanted = side_by_side(folded, schedule).iterations
     assert max(wanted) > 1
-    for at_once, is_loop, live in zip(wanted, loops, timeline.live_bytes.tolist(), strict=True):
-        assert at_once == 1 or (is_loop and live < timeline.peak_bytes)
+    for at_once, loop, live in zip(wanted, loops, timeline.live_bytes.tolist(), strict=True):
+        assert at_once == 1 or (loop and live < timeline.peak_bytes)
     beside = compiled_step(folded, schedule.steps.tolist()), wanted
     for emitted, at_once in (beside, (profiled_step(folded, schedule), [1] * len(wanted))):
         loops_of = [op for op in emitted.graph.get_operations() if "While" in op.type]

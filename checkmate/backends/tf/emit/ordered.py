@@ -151,8 +151,9 @@ class _Emitter(Copies):
             controls = self._controls(member)
             inputs = self._inputs(member)
             # Each input of a loop or a condition goes its own way inside; that one waits holds back no other.
+            # An op that waits for it does: TensorFlow leaves out a control edge beside one of data.
             if is_loop(original) or is_branch(original):
-                controls += self._waiting()
+                controls += self._joined(self.last, self.gates.scope) if self.last else []
             elif starts and (one_by_one or not self.gates.waits(inputs)):
                 controls += self.last
             if member in self._in_variables:
@@ -165,7 +166,7 @@ class _Emitter(Copies):
             self.current[member] = copy
             if one_by_one:
                 self.last = leaves = [copy]
-            elif original.name not in read:
+            elif original.name not in read or _calls(copy):
                 leaves.append(copy)
         self.ends.append(leaves)
 
@@ -173,20 +174,24 @@ class _Emitter(Copies):
         """Begin a step that starts when the ``first`` steps have ended."""
         if first > self.ended or not self.ends:
             steps = range(self.ended, first)
-            ends = [
-                op for each in steps for op in self.ends[each] if self.read_at.get(op.name, first) >= first
-            ]
+            ends = [op for step in steps for op in self.ends[step] if not self._ended_by(op, first)]
             # A step that waited for the same as the last one makes what waits for it wait for that too.
             if not any(self.waits_for[step] == self.ended for step in steps):
                 ends = [*self.last, *ends]
-            self.last = self._joined(ends, scope) if first < len(self.ends) else ends
-            self.ended, self.gates = first, Gates(self.graph, scope, self.last)
+            # That an output of a loop is there does not tell that the loop has ended; an op that waits does.
+            if first < len(self.ends) or any(map(_calls, ends)):
+                ends = self._joined(ends, scope)
+            self.last, self.ended, self.gates = ends, first, Gates(self.graph, scope, ends)
         self.gates.scope = scope
         self.waits_for.append(self.ended)
 
+    def _ended_by(self, op: tf.Operation, first: int) -> bool:
+        """Return whether one of the ``first`` steps reads ``op``, and so ends after it."""
+        return self.read_at.get(op.name, first) < first and not _calls(op)
+
     def _joined(self, ops: Sequence[tf.Operation], scope: str) -> list[tf.Operation]:
         with self.graph.control_dependencies(None), self.graph.control_dependencies(ops):
-            return [tf.no_op(name=f"{scope}/ended")]
+            return [tf.no_op(name=f"{scope}/wait")]
 
     def _let_go(self, update: OverVariable) -> tf.Operation:
         # The variable holds a tensor without elements until its new value is computed, so only what was read
@@ -203,13 +208,6 @@ class _Emitter(Copies):
             hidden = tf.raw_ops.Empty(shape=shape, dtype=read.outputs[0].dtype)
             name = f"{self.gates.scope}/let_go"
             return tf.raw_ops.AssignVariableOp(resource=read.inputs[0], value=hidden, name=name)
-
-    def _waiting(self) -> list[tf.Operation]:
-        # It is an op of its own, because TensorFlow leaves out a control edge beside an edge of data.
-        if not self.last:
-            return []
-        with self.graph.control_dependencies(None), self.graph.control_dependencies(self.last):
-            return [tf.no_op(name=f"{self.gates.scope}/wait")]
 
     def emit_side_effects(self) -> None:
         self._begin("end", len(self.ends))
@@ -288,6 +286,10 @@ class _Emitter(Copies):
         copy = self._copy(index, inputs, [*controls, *(self.last if late else ())])
         self.gates.add(copy, waits=self.gates.waits(inputs))
         return copy
+
+
+def _calls(op: tf.Operation) -> bool:
+    return any(private.called_functions(op))
 
 
 def _leaf(name: str) -> str:

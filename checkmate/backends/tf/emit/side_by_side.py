@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.loops import is_loop
+from checkmate.backends.tf.trace.loops import is_loop, iteration_bytes
 from checkmate.ir import Phase, Schedule, Timeline
 from checkmate.memory.simulate import simulate
 
@@ -40,12 +41,14 @@ def side_by_side(folded: FoldedStep, schedule: Schedule) -> SideBySide:
     if graph.device_kind != "cpu":  # a GPU runs one kernel after another
         return one_by_one(schedule)
     timeline = simulate(graph, schedule)
-    made = made_bytes(timeline)
-    room = timeline.peak_bytes - timeline.live_bytes
-    iterations = np.minimum(1 + room // np.maximum(made, 1), [_iterations(folded, node) for node in steps])
+    loops = [_Loops.of(folded, node) for node in steps]
+    further = np.array([each.iteration_bytes for each in loops], np.int64)
+    room = (timeline.peak_bytes - timeline.live_bytes) // np.maximum(further, 1)
+    iterations = np.minimum(1 + room, [each.iterations for each in loops])
+    made = made_bytes(timeline) + (iterations - 1) * further
     # What an update writes, no step before it may still read, and a step behind it may.
     updates = [folded.structure.phase(folded.nodes[node][0]) is Phase.UPDATE for node in steps]
-    return SideBySide(waits_within(timeline, made * iterations, updates), tuple(iterations.tolist()))
+    return SideBySide(waits_within(timeline, made, updates), tuple(iterations.tolist()))
 
 
 def made_bytes(timeline: Timeline) -> NDArray[np.int64]:
@@ -79,6 +82,21 @@ def waits_within(timeline: Timeline, made: NDArray[np.int64], alone: Sequence[bo
     return tuple(found)
 
 
-def _iterations(folded: FoldedStep, node: int) -> int:
-    ops = [folded.structure.ops[member] for member in folded.nodes[node]]
-    return min((op.get_attr("parallel_iterations") for op in ops if is_loop(op)), default=1)
+@dataclass(frozen=True)
+class _Loops:
+    """The loops of a node. ``iterations``: how many run at once at most, as they were traced.
+    ``iteration_bytes``: what a further one may hold."""
+
+    iterations: int = 1
+    iteration_bytes: int = 0
+
+    @classmethod
+    def of(cls, folded: FoldedStep, node: int) -> _Loops:
+        loops = [op for op in (folded.structure.ops[member] for member in folded.nodes[node]) if is_loop(op)]
+        if not loops:
+            return cls()
+        kernels = Kernels(folded.graph.metadata["kernels"])
+        return cls(
+            min(op.get_attr("parallel_iterations") for op in loops),
+            sum(iteration_bytes(op, kernels) for op in loops),
+        )

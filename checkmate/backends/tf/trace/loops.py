@@ -294,6 +294,13 @@ def held_bytes(op: tf.Operation, kernels: Kernels, lists: Mapping[int, LoopList]
     return max(0, _FunctionReplay(body, kernels, state, counted).peak() - added - returned)
 
 
+def iteration_bytes(op: tf.Operation, kernels: Kernels) -> int:
+    """Return the bytes that an iteration of the loop ``op`` makes in all: as much as it may hold while others
+    run beside it."""
+    body = loop_function(op)
+    return 0 if body is None else _FunctionReplay(body, kernels).made()
+
+
 def _is_call(op: tf.Operation) -> bool:
     return "f" in op.node_def.attr
 
@@ -330,6 +337,13 @@ class _FunctionReplay:
         self.root: dict[str, str] = {name: name for name in self.size}  # the buffer of each tensor, by name
         self.live = sum(self.size.values())
         self.results = [tensor.name for tensor in body.outputs]
+
+    def made(self) -> int:
+        """Return the bytes of all that the ops allocate, with their scratch."""
+        for op in self.ops:
+            self._follow(op)
+        made = [tensor.name for op in self.ops for tensor in op.outputs if self._allocates(tensor)]
+        return sum(self.size[name] for name in made) + sum(map(self._scratch, self.ops))
 
     def peak(self) -> int:
         for op in self.ops:
