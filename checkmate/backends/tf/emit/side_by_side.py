@@ -44,8 +44,8 @@ def side_by_side(folded: FoldedStep, schedule: Schedule) -> SideBySide:
     loops = [_Loops.of(folded, node) for node in steps]
     further = np.array([each.iteration_bytes for each in loops], np.int64)
     room = (timeline.peak_bytes - timeline.live_bytes) // np.maximum(further, 1)
-    iterations = np.minimum(1 + room, [each.iterations for each in loops])
-    made = made_bytes(timeline) + (iterations - 1) * further
+    iterations: NDArray[np.int64] = np.minimum(1 + room, [each.iterations for each in loops])
+    made: NDArray[np.int64] = made_bytes(timeline) + (iterations - 1) * further
     # What an update writes, no step before it may still read, and a step behind it may.
     updates = [folded.structure.phase(folded.nodes[node][0]) is Phase.UPDATE for node in steps]
     return SideBySide(waits_within(timeline, made, updates), tuple(iterations.tolist()))
