@@ -75,9 +75,8 @@ def waits_within(timeline: Timeline, made: NDArray[np.int64], alone: Sequence[bo
         if by_itself or (step and alone[step - 1]):
             ended = step
         elif least > ended:
-            ended = (
-                least + step + 1
-            ) // 2  # waits for less than it could, so that the next ones need not wait
+            # Waiting for more than it must, so that the next steps need not wait for more.
+            ended = (least + step + 1) // 2
         found.append(ended)
     return tuple(found)
 
