@@ -62,7 +62,7 @@ def test_no_order_that_is_allowed_needs_more_than_the_peak() -> None:
         schedule = Schedule.plain(graph)
         timeline = simulate(graph, schedule)
         alone = [random.random() < 0.1 for _ in schedule.steps]
-        waits_for = waits_within(timeline, made_bytes(timeline), alone)
+        waits_for = waits_within(timeline.peak_bytes, timeline, made_bytes(timeline), alone)
         for step, first in enumerate(waits_for):
             assert waits_for[max(step - 1, 0)] <= first <= step
             beside += first < step

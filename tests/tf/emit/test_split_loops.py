@@ -117,7 +117,7 @@ def test_each_loop_waits_for_the_step_before() -> None:
     # TensorFlow takes a loop apart: what reads an input that is there already would run at once.
     folded = folded_model("recurrent")
     steps = recompute_forward(folded.graph).steps.tolist()
-    emitted = compiled_step(folded, steps).graph.get_operations()
+    emitted = compiled_step(folded, steps, in_turn=True).graph.get_operations()
     loops = [op for op in emitted if op.type == "StatelessWhile" and not op.name.startswith("step0/")]
     assert len(loops) > 24
     assert all(op.control_inputs for op in loops)

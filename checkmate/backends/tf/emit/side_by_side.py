@@ -18,6 +18,8 @@ from checkmate.backends.tf.trace.loops import is_loop, iteration_bytes
 from checkmate.ir import Phase, Schedule, Timeline
 from checkmate.memory.simulate import simulate
 
+_ROOM = 0.95  # of a schedule's peak: small and light ops, which are not in the graph's bytes, need the rest
+
 
 @dataclass(frozen=True)
 class SideBySide:
@@ -41,14 +43,15 @@ def side_by_side(folded: FoldedStep, schedule: Schedule) -> SideBySide:
     if graph.device_kind != "cpu":  # a GPU runs one kernel after another
         return one_by_one(schedule)
     timeline = simulate(graph, schedule)
+    most = int(_ROOM * timeline.peak_bytes)
     loops = [_Loops.of(folded, node) for node in steps]
     further = np.array([each.iteration_bytes for each in loops], np.int64)
-    room = (timeline.peak_bytes - timeline.live_bytes) // np.maximum(further, 1)
+    room = np.maximum(most - timeline.live_bytes, 0) // np.maximum(further, 1)
     iterations: NDArray[np.int64] = np.minimum(1 + room, [each.iterations for each in loops])
     made: NDArray[np.int64] = made_bytes(timeline) + (iterations - 1) * further
     # What an update writes, no step before it may still read, and a step behind it may.
     updates = [folded.structure.phase(folded.nodes[node][0]) is Phase.UPDATE for node in steps]
-    return SideBySide(waits_within(timeline, made, updates), tuple(iterations.tolist()))
+    return SideBySide(waits_within(most, timeline, made, updates), tuple(iterations.tolist()))
 
 
 def made_bytes(timeline: Timeline) -> NDArray[np.int64]:
@@ -58,8 +61,10 @@ def made_bytes(timeline: Timeline) -> NDArray[np.int64]:
     return made
 
 
-def waits_within(timeline: Timeline, made: NDArray[np.int64], alone: Sequence[bool]) -> tuple[int, ...]:
-    """Return ``SideBySide.waits_for`` such that what runs at once needs no more than the timeline's peak.
+def waits_within(
+    most: int, timeline: Timeline, made: NDArray[np.int64], alone: Sequence[bool]
+) -> tuple[int, ...]:
+    """Return ``SideBySide.waits_for`` such that what runs at once needs no more than ``most`` bytes.
 
     While the first ``k`` steps have ended and those before ``i`` may run, what step ``k - 1`` leaves is held
     at most, and all that the steps from ``k`` to ``i - 1`` make, in whichever order they run. ``made``:
@@ -70,7 +75,7 @@ def waits_within(timeline: Timeline, made: NDArray[np.int64], alone: Sequence[bo
     found: list[int] = []
     least = ended = 0
     for step, by_itself in enumerate(alone):
-        while least < step and left[least] + before[step + 1] - before[least] > timeline.peak_bytes:
+        while least < step and left[least] + before[step + 1] - before[least] > most:
             least += 1
         if by_itself or (step and alone[step - 1]):
             ended = step
