@@ -129,7 +129,7 @@ def _predicted(trials: Trials, tried: TriedStep) -> float:
     for other in trials.all:
         measured = None if other is tried else _measured(trials, other)
         if measured is not None:
-            return cost * measured / (other.cost(trials.graph) / trials.graph.base_cost)
+            return cost * max(1.0, measured / (other.cost(trials.graph) / trials.graph.base_cost))
     return cost
 
 

@@ -110,6 +110,11 @@ def test_time_is_predicted_and_measured_and_a_gap_explained() -> None:
     trials.all = (first := TriedStep(schedule, StepMeasurement(0, 0, seconds=2.2 * predicted), 0), tried)
     assert f"+{110 * predicted - 100:.2f} % time predicted" in what_runs(trials, tried)
     assert what_runs(trials, first) != what_runs(trials, tried)
+    trials.all = (
+        TriedStep(schedule, StepMeasurement(0, 0, seconds=1.0), 0),
+        tried,
+    )  # less than plain: by chance
+    assert f"+{100 * predicted - 100:.2f} % time predicted" in what_runs(trials, tried)
     unknown = what_runs(trials_of(graph=graph), tried)
     assert unknown.endswith("time predicted")
 
