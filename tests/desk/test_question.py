@@ -1,4 +1,7 @@
-"""Count what it takes to learn which tensors fill the memory at the peak, and what dropping them costs."""
+"""Test that two clicks and a key show what fills the memory at the peak, and what dropping it costs.
+
+``Desk.until`` fails where the window does not come to it.
+"""
 
 from __future__ import annotations
 

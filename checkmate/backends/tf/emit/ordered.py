@@ -1,4 +1,4 @@
-"""Emit a schedule as a TensorFlow function that keeps its order as far as its memory needs.
+"""Emit a schedule as a TensorFlow function whose steps wait for others where the memory needs it.
 
 The first ops of a step run only after the steps that it waits for (control dependencies). Without that the
 runtime merges identical copies and starts ready ops as early as it can, and nothing is saved. What a step

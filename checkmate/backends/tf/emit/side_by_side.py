@@ -18,7 +18,7 @@ from checkmate.backends.tf.trace.loops import is_loop, iteration_bytes
 from checkmate.ir import Phase, Schedule, Timeline
 from checkmate.memory.simulate import simulate
 
-_ROOM = 0.98  # of a schedule's peak: small and light ops, which are not in the graph's bytes, need the rest
+_SHARE_OF_PEAK = 0.98  # small and light ops, which are not in the graph's bytes, need the rest
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ def one_by_one(schedule: Schedule) -> SideBySide:
 
 
 def side_by_side(folded: FoldedStep, schedule: Schedule) -> SideBySide:
-    """Return what may run at once within the schedule's peak."""
+    """Return what may run at once within nearly all of the schedule's peak."""
     graph, steps = folded.graph, schedule.steps.tolist()
     if graph.device_kind != "cpu":  # a GPU runs one kernel after another
         return one_by_one(schedule)
     timeline = simulate(graph, schedule)
-    most = int(_ROOM * timeline.peak_bytes)
+    most = int(_SHARE_OF_PEAK * timeline.peak_bytes)
     loops = [_Loops.of(folded, node) for node in steps]
     further = np.array([each.iteration_bytes for each in loops], np.int64)
     room = np.maximum(most - timeline.live_bytes, 0) // np.maximum(further, 1)
