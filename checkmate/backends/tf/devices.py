@@ -71,9 +71,10 @@ def warms_up(kind: str) -> bool:
 
 
 def as_emitted(kind: str) -> AbstractContextManager[None]:
-    """Have this thread run scheduled steps as they were emitted, without rewriting on a CPU. Rewriting may
-    not move the ops anyway, and took most of a first run. A GPU needs its change of layouts."""
-    return nullcontext() if kind == "gpu" else private.without_rewriting()
+    """Have this thread run scheduled steps as they were emitted, but for constants, on a CPU. The rest of
+    TensorFlow's rewriting may not move the ops anyway, and takes most of a first run. A GPU needs its change
+    of layouts."""
+    return nullcontext() if kind == "gpu" else private.folding_constants()
 
 
 def emitted(function: Callable[..., Any], kind: str) -> Callable[..., Any]:

@@ -454,12 +454,15 @@ def rewrites_graphs() -> bool:
 
 
 @contextmanager
-def without_rewriting() -> Iterator[None]:
-    """Let this thread call functions without rewriting their graphs; the public option is the process's."""
+def folding_constants() -> Iterator[None]:
+    """Let this thread call functions whose graphs are rewritten only where constants are computed; the public
+    options are the process's."""
     running: Any = context.context()
     before = running.function_call_options
     options = config_pb2.ConfigProto.FromString(before.config_proto_serialized)
-    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    rewriting = options.graph_options.rewrite_options
+    rewriting.optimizers[:] = ["constfold"]
+    rewriting.meta_optimizer_iterations = rewriting.ONE
     instead = copy.copy(before)
     instead.config_proto_serialized = options
     running.function_call_options = instead

@@ -131,7 +131,7 @@ def test_a_step_for_one_size_alone_says_so(code_file: Callable[[str], Path], tmp
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["convnet", "two_heads"])
 def test_what_is_beside_takes_no_memory_of_the_step(name: str, tmp_path: Path) -> None:
-    """Test models whose reloaded step shows the same bytes each time, but for single small buffers."""
+    """Test models whose reloaded step shows the same bytes each time, but for single buffers."""
     folded = small(name)
     peaks = []
     for alone in (True, False):
@@ -142,7 +142,7 @@ def test_what_is_beside_takes_no_memory_of_the_step(name: str, tmp_path: Path) -
         # Beside other programs a run may show more.
         runs = [measure_reloaded(folder, batch, report=silent, cancelled=never) for _ in range(2)]
         peaks.append(min(run["peak_bytes"] for run in runs))
-    assert peaks[1] == pytest.approx(peaks[0], rel=1e-4) and peaks[0] > 2**20
+    assert peaks[1] == pytest.approx(peaks[0], rel=0.05) and peaks[0] > 2**20
 
 
 @pytest.mark.heavy

@@ -66,7 +66,7 @@ def emitted(name: str, policy: str | None = None, *, device: Device | None = CAR
     """Return the scheduled step as emitted for ``device``. Every op is on the virtual GPU."""
     folded, schedule = scheduled(name, policy)
     folded = on_device(folded, device)
-    return placed(compiled_step(folded, schedule.steps.tolist()))
+    return placed(compiled_step(folded, schedule.steps.tolist(), in_turn=True))
 
 
 @cache

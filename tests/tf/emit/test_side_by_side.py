@@ -61,12 +61,10 @@ def test_no_order_that_is_allowed_needs_more_than_the_peak() -> None:
         graph = random_graph(random, least_ops=4, most_ops=14)
         schedule = Schedule.plain(graph)
         timeline = simulate(graph, schedule)
-        alone = [random.random() < 0.1 for _ in schedule.steps]
-        waits_for = waits_within(timeline.peak_bytes, timeline, made_bytes(timeline), alone)
+        waits_for = waits_within(timeline.peak_bytes, timeline, made_bytes(timeline))
         for step, first in enumerate(waits_for):
             assert waits_for[max(step - 1, 0)] <= first <= step
             beside += first < step
-            assert not alone[step] or (first == step and all(each > step for each in waits_for[step + 1 :]))
         read = reads(graph, schedule.steps.tolist())
         needs = [set(range(first)) | before for first, before in zip(waits_for, read, strict=True)]
         for _ in range(8):

@@ -119,7 +119,7 @@ def test_each_loop_waits_for_the_step_before() -> None:
     steps = recompute_forward(folded.graph).steps.tolist()
     emitted = compiled_step(folded, steps, in_turn=True).graph.get_operations()
     loops = [op for op in emitted if op.type == "StatelessWhile" and not op.name.startswith("step0/")]
-    assert len(loops) > 24
+    assert len(loops) >= 24
     assert all(op.control_inputs for op in loops)
 
 
@@ -135,14 +135,14 @@ def test_what_follows_a_loop_waits_for_all_of_it() -> None:
         if "While" in control.type and op.type == "NoOp"
     }
     loops = {position_of(op.name) for op in emitted if "While" in op.type}
-    assert len(loops) > 24
+    assert len(loops) >= 24
     assert waited == {step: step + 1 for step in loops}
 
 
 def test_a_further_iteration_counts_with_all_that_it_makes() -> None:
     folded = folded_model("recurrent")
     loops = [op for op in folded.structure.ops if is_loop(op)]
-    assert len(loops) > 24
+    assert len(loops) >= 24
     found = [(iteration_bytes(op, Kernels.EIGEN), held_in_turn(op)) for op in loops]
     assert all(further >= held for further, held in found) and sum(held for _, held in found) > 0
 

@@ -144,7 +144,7 @@ def test_what_is_drawn_anew_stays() -> None:
 
 def after(state: State, function: Any) -> list[np.ndarray]:
     x = np.random.default_rng(1).normal(size=SPEC.shape).astype("float32")
-    with restored(state.variables), private.without_rewriting():
+    with restored(state.variables), private.folding_constants():
         loss = [np.asarray(tf.nest.flatten(function(x))[0]) for _ in range(2)]
         return [*loss, *(variable.numpy() for variable in state.variables)]
 

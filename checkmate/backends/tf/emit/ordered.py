@@ -120,6 +120,9 @@ class _Emitter(Copies):
     ends: list[list[tf.Operation]] = field(default_factory=list)  # the last ops of each step
     waits_for: list[int] = field(default_factory=list)  # ``ended`` of each step
     read_at: dict[str, int] = field(default_factory=dict)  # op's name → the first step that reads it
+    variable_used: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # variable → steps, since it was written
 
     def __post_init__(self) -> None:
         self.gates = Gates(self.graph, "start", ())
@@ -143,6 +146,11 @@ class _Emitter(Copies):
         leaves: list[tf.Operation] = []
         # Nothing fuses in an update, so its ops can run one by one; side by side they hold more at once.
         one_by_one = self.structure.phase(members[0]) is Phase.UPDATE
+        gates = self.gates
+        if one_by_one:
+            waits = [*self.last, *self._users_of_variables(members)]
+            self.gates = Gates(self.graph, gates.scope, waits)
+        before = self.gates.before
         for member in members:
             original = ops[member]
             starts = one_by_one or not any(
@@ -153,11 +161,11 @@ class _Emitter(Copies):
             # Each input of a loop or a condition goes its own way inside; that one waits holds back no other.
             # An op that waits for it does: TensorFlow leaves out a control edge beside one of data.
             if is_loop(original) or is_branch(original):
-                controls += self._joined(self.last, self.gates.scope) if self.last else []
+                controls += self._joined(before, self.gates.scope) if before else []
             elif starts and (one_by_one or not self.gates.waits(inputs)):
-                controls += self.last
+                controls += before
             if member in self._in_variables:
-                controls.append(self._let_go(self._in_variables[member]))
+                controls.append(self._let_go(self._in_variables[member], before))
             copy = self._copy(member, inputs, controls)
             self.gates.add(copy, waits=True)
             for tensor in self._sources_within(member):
@@ -165,10 +173,21 @@ class _Emitter(Copies):
                     self.read_at.setdefault(found.name, len(self.ends))
             self.current[member] = copy
             if one_by_one:
-                self.last = leaves = [copy]
+                before = leaves = [copy]
             elif original.name not in read or _calls(copy):
                 leaves.append(copy)
+        for member in members:
+            for name in self.structure.variables_read(member) | self.structure.variables_taken(member):
+                self.variable_used.setdefault(name, []).append(len(self.ends))
         self.ends.append(leaves)
+        self.gates = gates
+
+    def _users_of_variables(self, members: Sequence[int]) -> list[tf.Operation]:
+        """Return what ends the steps that use what an update writes. TensorFlow copies a variable that it
+        updates while a tensor that was read of it is in use."""
+        written = set().union(*map(self.structure.variables_taken, members))
+        steps = {step for name in written for step in self.variable_used.pop(name, ()) if step >= self.ended}
+        return [op for step in sorted(steps) for op in self.ends[step]]
 
     def _begin(self, scope: str, first: int) -> None:
         """Begin a step that starts when the ``first`` steps have ended."""
@@ -193,15 +212,15 @@ class _Emitter(Copies):
         with self.graph.control_dependencies(None), self.graph.control_dependencies(ops):
             return [tf.no_op(name=f"{scope}/wait")]
 
-    def _let_go(self, update: OverVariable) -> tf.Operation:
+    def _let_go(self, update: OverVariable, before: Sequence[tf.Operation]) -> tf.Operation:
         # The variable holds a tensor without elements until its new value is computed, so only what was read
         # holds the buffer. Nothing reads the variable then: what reads it before is emitted first, and what
         # reads it behind the assignment waits for that.
         reads = [self._operation(self.structure.ops[read]) for read in update.reads]
-        read, before = reads[-1], {op.name: op for op in (reads[-1], *reads, *self.last)}
+        read, ended = reads[-1], {op.name: op for op in (*reads, *before)}
         with (
             self.graph.control_dependencies(None),
-            self.graph.control_dependencies(list(before.values())),
+            self.graph.control_dependencies(list(ended.values())),
             tf.device(read.device),
         ):
             shape = tf.raw_ops.PlaceholderWithDefault(input=tf.constant([0]), shape=[None])

@@ -6,7 +6,6 @@ that each wait for the one before do not. So a step waits only until what may st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from checkmate.backends.tf.devices import Kernels
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.loops import is_loop, iteration_bytes
-from checkmate.ir import Phase, Schedule, Timeline
+from checkmate.ir import Schedule, Timeline
 from checkmate.memory.simulate import simulate
 
 _SHARE_OF_PEAK = 0.98  # small and light ops, which are not in the graph's bytes, need the rest
@@ -49,9 +48,7 @@ def side_by_side(folded: FoldedStep, schedule: Schedule) -> SideBySide:
     room = np.maximum(most - timeline.live_bytes, 0) // np.maximum(further, 1)
     iterations: NDArray[np.int64] = np.minimum(1 + room, [each.iterations for each in loops])
     made: NDArray[np.int64] = made_bytes(timeline) + (iterations - 1) * further
-    # What an update writes, no step before it may still read, and a step behind it may.
-    updates = [folded.structure.phase(folded.nodes[node][0]) is Phase.UPDATE for node in steps]
-    return SideBySide(waits_within(most, timeline, made, updates), tuple(iterations.tolist()))
+    return SideBySide(waits_within(most, timeline, made), tuple(iterations.tolist()))
 
 
 def made_bytes(timeline: Timeline) -> NDArray[np.int64]:
@@ -61,27 +58,20 @@ def made_bytes(timeline: Timeline) -> NDArray[np.int64]:
     return made
 
 
-def waits_within(
-    most: int, timeline: Timeline, made: NDArray[np.int64], alone: Sequence[bool]
-) -> tuple[int, ...]:
+def waits_within(most: int, timeline: Timeline, made: NDArray[np.int64]) -> tuple[int, ...]:
     """Return ``SideBySide.waits_for`` such that what runs at once needs no more than ``most`` bytes.
 
     While the first ``k`` steps have ended and those before ``i`` may run, what step ``k - 1`` leaves is held
     at most, and all that the steps from ``k`` to ``i - 1`` make, in whichever order they run. ``made``:
-    int64[steps], what each step makes then. ``alone``: nothing runs beside the step.
+    int64[steps], what each step makes then.
     """
     left = [timeline.fixed_bytes, *timeline.after_bytes.tolist()]
     before = [0, *np.cumsum(made).tolist()]
     found: list[int] = []
-    least = ended = 0
-    for step, by_itself in enumerate(alone):
-        while least < step and left[least] + before[step + 1] - before[least] > most:
-            least += 1
-        if by_itself or (step and alone[step - 1]):
-            ended = step
-        elif least > ended:
-            # Waiting for more than it must, so that the next steps need not wait for more.
-            ended = (least + step + 1) // 2
+    ended = 0
+    for step in range(len(made)):
+        while ended < step and left[ended] + before[step + 1] - before[ended] > most:
+            ended += 1
         found.append(ended)
     return tuple(found)
 

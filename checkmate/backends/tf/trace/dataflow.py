@@ -168,7 +168,7 @@ class Structure:
         readers = self._readers_of_variables
         found: dict[int, frozenset[Key]] = {}
         for op in self.heavy:
-            written = [t.name for t in self.ops[op].inputs if t.dtype == tf.resource]
+            written = self.variables_taken(op)
             if self.phase(op) is Phase.UPDATE and any(name in readers for name in written):
                 found[op] = frozenset(key for name in written for key in readers.get(name, ()) if key[0] < op)
         return found
@@ -209,6 +209,10 @@ class Structure:
             elif self.kinds[self.index[producer.name]] is not OpKind.HEAVY:
                 stack.extend(producer.inputs)
         return found
+
+    def variables_taken(self, op: int) -> set[str]:
+        """Return the resources, by name, that ``op`` takes itself, to write them or read parts."""
+        return {tensor.name for tensor in self.ops[op].inputs if tensor.dtype == tf.resource}
 
     def outputs(self, op: int) -> Iterator[Key]:
         for number in range(len(self.ops[op].outputs)):
