@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from checkmate.backends.tf.emit.saved_model import measure_reloaded, save_step
+from checkmate.backends.tf.emit.beside import plain_step
+from checkmate.backends.tf.emit.saved_model import measure_reloaded, save_function, save_step, with_names
 from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir import Schedule
@@ -126,6 +127,32 @@ def test_a_step_for_one_size_alone_says_so(code_file: Callable[[str], Path], tmp
     assert len(export.weights) == 2 and not hasattr(export, "predict") and not hasattr(export, "evaluate")
     with pytest.raises(tf.errors.InvalidArgumentError, match="takes 64 examples at a time"):
         export.train_step(np.ones((63, 64), np.float32))
+
+
+def recomputing() -> FoldedStep:
+    class Recomputed(layers.Dense):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return tf.recompute_grad(super().call)(x)
+
+    inputs = keras.Input((64,))
+    model = keras.Model(inputs, layers.Dense(4)(Recomputed(64, activation="tanh")(inputs)))
+    model.compile("sgd", "mse")
+    return folded_model(model, (BATCH, 64), (BATCH, 4))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_step_with_recomputation_of_its_own_is_exported(compiled: bool, tmp_path: Path) -> None:
+    folded, losses = recomputing(), []
+    body = with_names(folded, plain_step(folded))
+    save_function(folded, body, tmp_path, compiled=compiled)
+    export = tf.saved_model.load(str(tmp_path))
+    for size in (BATCH, BATCH - 2):
+        x, y = batch_of(size)
+        with restored(export.state):
+            before = float(export.evaluate(x, y)["loss"])
+            assert float(export.train_step(x, y)["loss"]) == pytest.approx(before, rel=1e-5)
+            losses.append(float(export.evaluate(x, y)["loss"]) < before)
+    assert losses == [True, True]
 
 
 @pytest.mark.heavy

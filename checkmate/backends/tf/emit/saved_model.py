@@ -115,8 +115,10 @@ def save_function(
             setattr(module, name, variables)
         # A test_step may read what the step does not.
         module.read = [variable for entry in signatures.values() for variable in entry.variables]
+    # A step has its gradients inside, and that of ``tf.recompute_grad`` cannot be saved.
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
-        tf.saved_model.save(module, str(directory), signatures=signatures)
+        tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
     except (ValueError, AssertionError, TypeError, tf.errors.OpError) as error:
         raise ExportError(
             f"TensorFlow could not write the training step: {str(error).splitlines()[0][:300]}",
