@@ -129,6 +129,57 @@ def test_a_step_for_one_size_alone_says_so(code_file: Callable[[str], Path], tmp
         export.train_step(np.ones((63, 64), np.float32))
 
 
+TABLES = """
+import numpy as np
+import tensorflow as tf
+
+words = np.array([["a", "c"], ["zz", "b"]] * 32)
+
+def model():
+    text = keras.Input((2,), dtype="string")
+    found = layers.Embedding(6, 64)(layers.StringLookup(vocabulary=["a", "b", "c"])(text))
+    made = keras.Model(text, layers.Dense(1, name="answer")(layers.Flatten()(found)))
+    made.compile("sgd", "mse")
+    return made, (words, np.ones((64, 1), np.float32))
+
+def step_of(table):
+    weights = tf.Variable(tf.ones((2, 64)))
+    def step(given):
+        with tf.GradientTape() as tape:
+            numbers = tf.ensure_shape(table.lookup(given), given.shape)
+            loss = tf.reduce_mean(tf.matmul(numbers, weights) ** 2)
+        weights.assign_sub(0.01 * tape.gradient(loss, weights))
+        return loss
+    return tf.function(step), (words,)
+
+def table():
+    values = tf.lookup.KeyValueTensorInitializer(["a", "b"], [3.0, 5.0])
+    return step_of(tf.lookup.StaticHashTable(values, 1.0))
+
+def mutable():
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, 1.0)
+    table.insert(tf.constant(["a", "b"]), tf.constant([3.0, 5.0]))
+    return step_of(table)
+"""
+
+
+@pytest.mark.parametrize("name", ["model", "table", "mutable"])
+def test_tables_are_exported_too(name: str, code_file: Callable[[str], Path], tmp_path: Path) -> None:
+    request = ModelRequest(f"{code_file(TABLES)}:{name}", batch_size=64, device="cpu", allow_code=True)
+    folded = prepared(request)
+    export, own = saved(folded, tmp_path), folded.traced.loaded.own
+    assert own is not None
+    losses = set()
+    for words in (own.values[0], np.array([["b", "a"], ["c", "b"]] * 32)):
+        given = (words, *own.values[1:])
+        if name == "model":
+            predicted = folded.traced.loaded.model.predict_on_batch(tf.constant(words))
+            assert export.predict(words)["answer"].numpy() == pytest.approx(predicted, rel=1e-5)
+        losses.add(expected := float(keras.tree.flatten(own.call(*map(tf.constant, given)))[0]))
+        assert float(export.train_step(*given)["loss"]) == pytest.approx(expected, rel=1e-5)
+    assert len(losses) == 2
+
+
 def recomputing() -> FoldedStep:
     class Recomputed(layers.Dense):  # type: ignore[misc]
         def call(self, x: Any) -> Any:

@@ -23,6 +23,7 @@ from checkmate.backends.tf.emit.beside import (
     named_variables,
     plain_step,
     smaller_batches,
+    tables_of,
     with_casts,
 )
 from checkmate.backends.tf.emit.copies import EmittedOutputs
@@ -115,6 +116,7 @@ def save_function(
             setattr(module, name, variables)
         # A test_step may read what the step does not.
         module.read = [variable for entry in signatures.values() for variable in entry.variables]
+    module.tables = tables_of(signatures.values())
     # A step has its gradients inside, and that of ``tf.recompute_grad`` cannot be saved.
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
@@ -122,7 +124,7 @@ def save_function(
     except (ValueError, AssertionError, TypeError, tf.errors.OpError) as error:
         raise ExportError(
             f"TensorFlow could not write the training step: {str(error).splitlines()[0][:300]}",
-            hint="layers with lookup tables or other resources cannot be exported yet",
+            hint="let variables, or tables of tf.lookup or of Keras's layers, hold what the step reads",
         ) from error
 
 

@@ -35,7 +35,7 @@ def measure_elsewhere(
     """Measure the peak, parameters and batch included, and the scratch of the ops.
 
     ``schedule``: None for the step as TensorFlow runs it by itself. None is returned where the step cannot be
-    moved: it is distributed, or holds what a SavedModel cannot (lookup tables, Python functions).
+    moved: it is distributed, or holds what a SavedModel cannot (raw resources, Python functions).
     """
     if step.distributed:
         return None

@@ -41,6 +41,8 @@ def without_calls(traced: TracedStep, *, for_xla: bool = False) -> TracedStep:
         inliner = _Inliner(tf.compat.v1.get_default_graph(), for_xla)
         given = private.given_inputs(traced.function, inliner.target, tensors)
         made.update({inner.name: one for inner, one in zip(traced.function.inputs, given, strict=True)})
+        # A small tensor from outside, such as a table's default, is a constant here.
+        inliner.phases.update(dict.fromkeys((tensor.op.name for tensor in given), Phase.FORWARD))
         inliner.copy(traced.graph, traced.ops, made, "", [], phases)
         copied[:] = [(inliner, fold_recomputation(inliner.target.get_operations()))]
         structure = traced.function.structured_outputs  # the loss alone, or all
@@ -50,15 +52,13 @@ def without_calls(traced: TracedStep, *, for_xla: bool = False) -> TracedStep:
     function = tf.function(step, autograph=False).get_concrete_function(*traced.loaded.specs)
     ((inliner, taken_out),) = copied
     # What comes later is TensorFlow's own: identities that make the outputs wait for the assignments.
-    created = [
-        op for op in function.graph.get_operations() if op.name in inliner.phases or op.type == "Placeholder"
-    ]
+    created = [op for op in function.graph.get_operations() if op.name in inliner.phases]
     ops = tuple(created[i] for i in execution_order(created))
     return dataclasses.replace(
         traced,
         function=function,
         ops=ops,
-        phases=tuple(inliner.phases.get(op.name, Phase.FORWARD) for op in ops),
+        phases=tuple(inliner.phases[op.name] for op in ops),
         loss=made[traced.loss.name],
         predictions=tuple(made[tensor.name] for tensor in traced.predictions),
         gradients={path: tuple(made[t.name] for t in found) for path, found in traced.gradients.items()},
