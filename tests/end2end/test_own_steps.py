@@ -20,6 +20,18 @@ pytestmark = [
 ]
 
 
+def test_an_export_says_what_it_leaves_out(tmp_path: Path) -> None:
+    quick = ["--costs", "analytic", "--solver", "keep-all", "--budget", "1GiB"]
+    process = start(tmp_path, "run", f"{STEPS}:autoencoder", "--allow-code", "-b", 8, *quick, "-o", "out")
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    notes = json.loads((tmp_path / "out" / "report.json").read_text())["notes"]
+    for name in ("predict", "evaluate"):
+        sentence = f"the export has no {name}, which could not be traced: "
+        assert f"note: {sentence}" in out
+        assert sum(note.startswith(sentence) for note in notes) == 1
+
+
 def test_a_step_is_run_within_its_budget_and_its_export_trains(tmp_path: Path) -> None:
     """Test a step whose variables include one that is only written."""
     quick = ["--costs", "analytic", "--solver", "greedy"]

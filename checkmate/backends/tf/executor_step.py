@@ -116,8 +116,8 @@ class ExecutorStep(TfStep, MeteredStep):
     def emission(self, fitted: Fitted) -> XlaEmission | None:
         return None
 
-    def save(self, fitted: Fitted, directory: Path) -> None:
-        save_step(self.folded, fitted.result.require_schedule(), directory)
+    def save(self, fitted: Fitted, directory: Path) -> tuple[str, ...]:
+        return save_step(self.folded, fitted.result.require_schedule(), directory)
 
 
 def executor_step(traced: TracedStep, budget: Budget, costs: CostOptions, solver: StepSolver) -> ExecutorStep:

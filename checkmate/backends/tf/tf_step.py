@@ -89,8 +89,8 @@ class TfStep(PlannedStep):
         """How the step is emitted for XLA; None: it is for the executor."""
 
     @abstractmethod
-    def save(self, fitted: Fitted, directory: Path) -> None:
-        """Write the SavedModel."""
+    def save(self, fitted: Fitted, directory: Path) -> tuple[str, ...]:
+        """Write the SavedModel; return sentences on what it leaves out."""
 
     def verify(self, fitted: Fitted, allowed: int, notes: tuple[str, ...]) -> VerificationReport:
         found = self.measurements(fitted)
@@ -103,8 +103,9 @@ class TfStep(PlannedStep):
         """Write the SavedModel and the records beside it, and reload it with TensorFlow alone."""
         found = self.measurements(fitted)
         with staging(directory) as staged:
-            found = replace(found, compared=self._compared_while_saving(fitted, found, staged))
-            report = self._reloaded(fitted, found, staged, allowed, notes)
+            compared, left_out = self._compared_while_saving(fitted, found, staged)
+            found = replace(found, compared=compared)
+            report = self._reloaded(fitted, found, staged, allowed, (*notes, *left_out))
             put_in_place(staged, directory)
         return report
 
@@ -120,9 +121,11 @@ class TfStep(PlannedStep):
             cancelled=cancelled,
         )
 
-    def _compared_while_saving(self, fitted: Fitted, found: Measurements, staged: Path) -> Compared:
+    def _compared_while_saving(
+        self, fitted: Fitted, found: Measurements, staged: Path
+    ) -> tuple[Compared, tuple[str, ...]]:
         """Compare the gradients, in processes of their own, and write the SavedModel meanwhile. Neither is
-        timed or metered. If saving fails, comparing is cancelled.
+        timed or metered. If saving fails, comparing is cancelled. Also return what ``save`` does.
         """
         failed = threading.Event()
 
@@ -133,11 +136,11 @@ class TfStep(PlannedStep):
             comparing = pool.submit(self._compared, fitted, found, cancelled)
             try:
                 self.report(Progress("export", message="writing the SavedModel"))
-                self.save(fitted, staged / _SAVED_MODEL)
+                left_out = self.save(fitted, staged / _SAVED_MODEL)
             except BaseException:
                 failed.set()
                 raise
-            return comparing.result()
+            return comparing.result(), left_out
 
     def _reloaded(
         self, fitted: Fitted, found: Measurements, staged: Path, allowed: int, notes: tuple[str, ...]

@@ -151,8 +151,9 @@ class XlaStep(TfStep, CompiledStep):
         fetched = device is not None and device.kind == "cpu" and (room is None or region <= room)
         return XlaEmission(fitted.tied, region=region if fetched else 0)
 
-    def save(self, fitted: Fitted, directory: Path) -> None:
-        save_compiled_step(self.folded, fitted.result.require_schedule(), self.emission(fitted), directory)
+    def save(self, fitted: Fitted, directory: Path) -> tuple[str, ...]:
+        schedule = fitted.result.require_schedule()
+        return save_compiled_step(self.folded, schedule, self.emission(fitted), directory)
 
 
 def _costs_note(graph: Graph) -> str:

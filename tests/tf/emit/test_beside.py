@@ -180,6 +180,34 @@ def test_tables_are_exported_too(name: str, code_file: Callable[[str], Path], tm
     assert len(losses) == 2
 
 
+UNTRACED = """
+class Mine(keras.Model):
+    def __init__(self):
+        super().__init__(name="mine")
+        self.inner = layers.Dense(64)
+    def call(self, x):
+        return self.inner(x)
+    def test_step(self, data):
+        raise ArithmeticError("no sums today")
+def make():
+    model = Mine()
+    model.compile("sgd", "mse")
+    return model
+"""
+
+
+def test_what_cannot_be_traced_is_left_out_and_said_to_be(
+    code_file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    options = {"device": "cpu", "allow_code": True, "input_shape": (64,)}
+    folded = prepared(ModelRequest(f"{code_file(UNTRACED)}:make", batch_size=BATCH, **options))
+    told = save_step(folded, Schedule.plain(folded.graph), tmp_path / "whole")
+    assert told == ("the export has no evaluate, which could not be traced: no sums today",)
+    export = tf.saved_model.load(str(tmp_path / "whole"))
+    assert hasattr(export, "predict") and not hasattr(export, "evaluate")
+    assert not save_step(folded, Schedule.plain(folded.graph), tmp_path / "alone", alone=True)
+
+
 def recomputing() -> FoldedStep:
     class Recomputed(layers.Dense):  # type: ignore[misc]
         def call(self, x: Any) -> Any:

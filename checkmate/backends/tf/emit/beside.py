@@ -19,6 +19,7 @@ from checkmate.backends.tf.models.model import LoadedModel, ModelLike
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.trace import step_function, tracing_once
 from checkmate.models.arrays import packed
+from checkmate.models.keras_graph import first_line
 
 Body = Callable[..., dict[str, tf.Tensor]]
 
@@ -68,15 +69,16 @@ def tables_of(functions: Iterable[Any]) -> list[Any]:
     return list({id(each): each for each in (*holders, *owners) if issubclass(type(each), kind)}.values())
 
 
-def inference(loaded: LoadedModel, specs: Sequence[tf.TensorSpec]) -> dict[str, Any]:
-    """Return ``predict`` and ``evaluate``, if the model has them, for batches of any size if it allows.
+def inference(loaded: LoadedModel, specs: Sequence[tf.TensorSpec]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return ``predict`` and ``evaluate``, if the model has them, for batches of any size if it allows; and a
+    sentence on each that cannot be traced.
 
     ``predict`` takes the inputs alone, and returns the outputs by name. ``evaluate`` takes tensors like
     ``specs``, and returns what Keras's ``test_on_batch`` does, for this batch by itself.
     """
     model = loaded.model
     if isinstance(model, ModelLike):
-        return {}
+        return {}, ()
     structure, pack = loaded.inputs.structure, loaded.pack
     if loaded.own is not None:
         structure = keras.utils.unpack_x_y_sample_weight(loaded.own.layout.structure)[0]
@@ -97,25 +99,30 @@ def inference(loaded: LoadedModel, specs: Sequence[tf.TensorSpec]) -> dict[str, 
             return {str(name): tf.convert_to_tensor(value) for name, value in logs.items()}
 
     opened = any_batch(specs, loaded.batch_size)
-    found = {
-        "predict": _traced((predict, opened[:count]), (predict, specs[:count])),
-        "evaluate": _traced((evaluate, opened), (evaluate, specs)),
+    tried = {
+        "predict": ((predict, opened[:count]), (predict, specs[:count])),
+        "evaluate": ((evaluate, opened), (evaluate, specs)),
     }
-    return {name: function for name, function in found.items() if function is not None}
+    found, left_out = dict[str, Any](), list[str]()
+    for name, bodies in tried.items():
+        try:
+            found[name] = _traced(*bodies)
+        except Exception as error:  # it is the user's code, which may raise what it likes
+            left_out.append(f"the export has no {name}, which could not be traced: {first_line(error)}")
+    return found, tuple(left_out)
 
 
 def _traced(*tried: tuple[Body, Sequence[tf.TensorSpec]]) -> Any:
-    """Return the first body that can be traced for its tensors, as a function; None: none can."""
-    for body, signature in tried:
-        function = tf.function(
-            private.letting_go(tracing_once(body)), input_signature=signature, autograph=False
-        )
-        try:
-            function.get_concrete_function()
-        except Exception:  # it is the user's code, which may raise what it likes
-            continue
-        return function
-    return None
+    """Return the first body that can be traced for its tensors, as a function; else raise the last error."""
+    (body, signature), *others = tried
+    function = tf.function(private.letting_go(tracing_once(body)), input_signature=signature, autograph=False)
+    try:
+        function.get_concrete_function()
+    except Exception:  # it is the user's code, which may raise what it likes
+        if not others:
+            raise
+        return _traced(*others)
+    return function
 
 
 def any_batch(specs: Sequence[tf.TensorSpec], size: int) -> list[tf.TensorSpec]:

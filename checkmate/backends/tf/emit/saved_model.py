@@ -51,18 +51,18 @@ def require_no_xla(folded: FoldedStep) -> None:
 
 def save_step(
     folded: FoldedStep, schedule: Schedule, directory: Path, *, alone: bool = False, in_turn: bool = False
-) -> None:
+) -> tuple[str, ...]:
     """Write a SavedModel whose ``train_step(*inputs, *labels)`` runs ``schedule`` and updates the variables
     inside.
 
     It returns a dictionary: ``loss`` and the model's outputs by name. A step that is not Keras's own takes
     its tensors in their order there, and returns what it returns, by name, with a ``loss`` if any of that is
-    a number. ``in_turn``: as for ``ordered_step``.
+    a number. ``in_turn``: as for ``ordered_step``. Returns sentences on what is left out.
     """
     require_no_xla(folded)
     small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
     body = with_names(folded, ordered_step(folded, schedule, in_turn=in_turn))
-    save_function(folded, body, directory, small_chunks=small_chunks, alone=alone)
+    return save_function(folded, body, directory, small_chunks=small_chunks, alone=alone)
 
 
 def with_names(
@@ -88,12 +88,13 @@ def save_function(
     small_chunks: SmallChunks | None = None,
     compiled: bool = False,
     alone: bool = False,
-) -> None:
+) -> tuple[str, ...]:
     """Write ``body`` as the ``train_step`` of a SavedModel; an ExportError: TensorFlow could not.
 
     ``small_chunks`` are made when it is loaded. ``compiled``: XLA compiles it where it is first called.
-    ``alone``: to be measured, without all that is not needed for it.
+    ``alone``: to be measured, without all that is not needed for it. Returns sentences on what is left out.
     """
+    left_out: tuple[str, ...] = ()
     specs, named = argument_specs(folded), named_variables(folded.traced.loaded)
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -109,7 +110,8 @@ def save_function(
         module.small_chunks = small_chunks
     if not alone:
         module.train_step = _of_any_batch(folded, concrete, compiled=compiled)
-        for name, entry in inference(folded.traced.loaded, specs).items():
+        entries, left_out = inference(folded.traced.loaded, specs)
+        for name, entry in entries.items():
             setattr(module, name, entry)
             signatures[name] = entry.get_concrete_function()
         for name, variables in named.items():
@@ -126,6 +128,7 @@ def save_function(
             f"TensorFlow could not write the training step: {str(error).splitlines()[0][:300]}",
             hint="let variables, or tables of tf.lookup or of Keras's layers, hold what the step reads",
         ) from error
+    return left_out
 
 
 def _of_any_batch(folded: FoldedStep, scheduled: Any, *, compiled: bool) -> Any:

@@ -167,8 +167,10 @@ def compile_step(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> St
     return StepCompilation(read_memory(serialized), time.perf_counter() - started)
 
 
-def save_compiled_step(folded: FoldedStep, schedule: Schedule, xla: XlaEmission, directory: Path) -> None:
+def save_compiled_step(
+    folded: FoldedStep, schedule: Schedule, xla: XlaEmission, directory: Path
+) -> tuple[str, ...]:
     """Write a SavedModel as ``save_step`` does, whose step XLA compiles at its first call."""
     body = with_names(folded, tied_step(folded, schedule, tied=xla.tied))
     chunks = SmallChunks(None, region=xla.region)
-    save_function(folded, body, directory, small_chunks=chunks, compiled=True)
+    return save_function(folded, body, directory, small_chunks=chunks, compiled=True)
