@@ -102,7 +102,7 @@ def explore(
 
 
 def _require_pictures(file: str | None, screenshot: Path | None, figure: FigureFile | None) -> bool:
-    """Whether any picture is wanted; an error where one cannot be written, before minutes of work."""
+    """Return whether a picture is wanted; raise an error now where it could not be written later."""
     if figure is not None and file is None:
         raise UsageError("there is nothing to draw", hint="name a model, a sample or a graph")
     paths = [screenshot, None if figure is None else figure.path]
@@ -112,7 +112,7 @@ def _require_pictures(file: str | None, screenshot: Path | None, figure: FigureF
 
 
 def _require_qt(*, drawing: bool) -> None:
-    """Import the window, and check meanwhile that it can open, which a picture does not need."""
+    """Import the window's modules. Unless only ``drawing``, check meanwhile that a window can open."""
     try:
         with ThreadPoolExecutor(1) as pool:
             display = None if drawing else pool.submit(_require_display)
@@ -128,7 +128,7 @@ def _require_qt(*, drawing: bool) -> None:
 
 
 def _require_display() -> None:
-    """Check in a process that Qt can open a window; Qt ends the process where it cannot."""
+    """Check in a child process that Qt can open a window: Qt ends the process where it cannot."""
     looked = probe(("app.look", "screen"), limit_s=_DISPLAY_S, cancelled=never)
     line = window_line(looked, os.environ)
     chosen = line.state is PartState.LIMITED and os.environ.get("QT_QPA_PLATFORM")
@@ -213,7 +213,6 @@ def require_openable(file: str) -> None:
 
 
 def _require_drawable(file: str, *, allow_code: bool) -> None:
-    """Check that ``file`` is no log or profile, and that its code may run."""
     if is_record(Path(file)):
         raise UsageError(
             f"{file} is a log or a profile, and a picture is of a graph",
@@ -237,7 +236,7 @@ def _choose(window: MainWindow, budget: Budget) -> None:
 
 
 def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
-    """Wait until the solve has ended; an error where nothing was opened."""
+    """Wait until the solve has ended. Raise an error where nothing was opened."""
     from PySide6.QtCore import QEventLoop, QTimer
 
     loop = QEventLoop()

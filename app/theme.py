@@ -93,14 +93,14 @@ class CurrentTheme(QObject):
 
     def choose(self, choice: ThemeChoice) -> None:
         self.choice = choice
-        self._take()
+        self._apply()
         self.chosen.emit()  # also where it was for this window alone, by the command line
 
     def _on_system(self, scheme: Qt.ColorScheme) -> None:
         self._system = scheme
-        self._take()
+        self._apply()
 
-    def _take(self) -> None:
+    def _apply(self) -> None:
         meant = self.choice.theme(self._system)
         if meant is not self.now:
             self.now = meant

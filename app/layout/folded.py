@@ -16,8 +16,8 @@ _LATE = (Phase.BACKWARD, Phase.UPDATE)
 
 @dataclass(frozen=True)
 class Box:
-    """One group of ops on one rail. It has a column, its ops, its name and the bytes that they write. ``key``
-    is the group that it stands for. ``copies``: how many equal blocks it stands for."""
+    """One box of the picture: a group of ops on one rail. ``key``: its group. ``copies``: how many equal
+    blocks it stands for."""
 
     column: int
     name: str
@@ -36,8 +36,7 @@ class Box:
 
 @dataclass(frozen=True)
 class GroupFrame:
-    """An open group of layers, drawn as a frame. It covers the columns ``first`` to ``last`` (included). It
-    has its depth, and what it holds."""
+    """An open group of layers, drawn as a frame around the columns ``first`` to ``last`` (included)."""
 
     name: str
     first: int
@@ -65,7 +64,7 @@ class GraphLayout:
 
 
 class Folding:
-    """The layers of one graph as a tree, and its layouts. There is a layout for any choice of open groups."""
+    """The layers of one graph as a tree, and a layout for any choice of open groups."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

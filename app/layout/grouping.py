@@ -27,7 +27,7 @@ class Group:
 
     @property
     def key(self) -> tuple[int, int]:
-        """The identity within the graph. Equal blocks end with a negative number: they may be all layers."""
+        """The identity within the graph; a negative end stands for equal blocks, which may be all layers."""
         return self.first, self.last if self.copies == 1 else -self.last
 
     @property
@@ -86,7 +86,7 @@ def _ends(name: str) -> list[int]:
 
 
 def _runs(names: Sequence[str], tokens: Sequence[Sequence[int]], group: Group) -> list[Group]:
-    """Return layers that agree in one more part of their name; deeper, if that part tells none apart."""
+    """Split a group by the next part of its layers' names that is not the same for all of them."""
 
     def part(layer: int, depth: int) -> str:
         ends = tokens[layer]
@@ -156,8 +156,8 @@ def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]
 
 
 def visible_groups(root: Group, opened: frozenset[tuple[int, int]]) -> tuple[list[Group], list[Group]]:
-    """Return (closed groups from left to right, open groups around them, outermost first). Where single
-    ones of equal blocks are open, those between them are closed together."""
+    """Return (closed groups from left to right, open groups around them, outermost first). Closed blocks
+    between open ones of the same run are one group."""
     closed: list[Group] = []
     around: list[Group] = []
     pending = [root]

@@ -122,7 +122,7 @@ class _BlockSearch:
         return None
 
     def _regions(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (first, last, period) of stretches in which each layer is like the one a period before."""
+        """Yield (first, last, period) of stretches where each layer equals the one ``period`` before it."""
         kind = self._kind[first:last]
         for period in range(1, min(_LONGEST, len(kind) // _LEAST_COPIES) + 1):
             self.read += len(kind) // _FASTER
@@ -132,7 +132,7 @@ class _BlockSearch:
                 yield first + begin, first + end + period, period
 
     def _aligned(self, first: int, last: int, period: int) -> BlockRun | None:
-        """Cut a stretch so that few values cross between blocks, and where names change."""
+        """Choose where the blocks of a stretch begin: where few values cross, then where names change."""
         found: list[tuple[tuple[int, int, int, int], BlockRun]] = []
         for shift in range(min(period, last - first - _LEAST_COPIES * period + 1)):
             begin = first + shift
@@ -153,7 +153,7 @@ class _BlockSearch:
         best = (0, 0)
         begin = 0
         for at in range(1, len(codes) + 1):
-            # What the first block of a part reads from before it may be anything.
+            # The first block of a run may read anything from before the run.
             equal = at < len(codes) and codes[at][:2] == codes[begin][:2]
             if not equal or (at > begin + 1 and codes[at][2] != codes[begin + 1][2]):
                 best = max(best, (at - begin, -begin))

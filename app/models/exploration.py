@@ -88,7 +88,7 @@ class Exploration(QObject):
         self._waits = False  # for what is prepared to be drawn
         self._drawing = Background(self, poll_ms=_POLL_MS)
         self._drawing.done.connect(self._on_prepared)
-        # Before any view, which then finds it done.
+        # Connected before any view, so that views find the standing updated.
         on(self._stand, self.graph_changed, self.known_changed, self.shown_changed)
         on(self._stand, self.budget_changed, self.solve_changed)
 
@@ -157,9 +157,8 @@ class Exploration(QObject):
             self.passing_changed.emit()
 
     def measured(self, graph: Graph, what_if: WhatIf | None = None) -> bool:
-        """Take measured costs for the estimates; return whether the user had moved the slider, or set
-        constraints.
-        """
+        """Replace estimated costs by measured ones; return whether the user had moved the slider or set
+        constraints."""
         asked, constraints = self.asked, self.constraints
         moved = asked != self.opened_at
         self.set_graph(graph, what_if)
@@ -170,7 +169,7 @@ class Exploration(QObject):
         return moved or not constraints.is_empty
 
     def set_constraints(self, constraints: Constraints) -> None:
-        """Explore under other constraints; the graph must have what they name."""
+        """Explore under other constraints, which must name parts of this graph."""
         before = self.what_if
         if self.graph is None or before is None or constraints == before.constraints:
             return
@@ -292,7 +291,7 @@ class Exploration(QObject):
             self.budget_changed.emit()
 
     def _follow(self) -> bool:
-        """Move the budget to the aim's smallest schedule. Return whether it, or what is shown, is another."""
+        """Move the budget to the smallest peak within the aim's cost. Return whether anything changed."""
         least = (
             None
             if self.aim is None or self.what_if is None
@@ -420,7 +419,7 @@ class Exploration(QObject):
         asked: bool = True,
         baseline: bool = False,
     ) -> bool:
-        """Add a schedule after the independent check; False if it does not hold.
+        """Add a schedule after the independent check; return False if it is not valid.
 
         ``checked``: the check's result, if it was made. Unless it was ``asked`` for, it replaces the one on
         screen only where that does not fit the budget. ``baseline``: it is a published method's, and is
@@ -448,7 +447,7 @@ class Exploration(QObject):
         return new is not None
 
     def add_bound(self, budget_bytes: int, lower_bound: float | None, what_if: WhatIf | None = None) -> None:
-        """Add a bound; None says that no schedule fits, which is proved."""
+        """Add a proved bound; None: it is proved that no schedule fits."""
         what_if = what_if or self.what_if
         assert what_if is not None
         new = what_if.frontier.add_bound(budget_bytes, math.inf if lower_bound is None else lower_bound)
@@ -457,9 +456,7 @@ class Exploration(QObject):
             self._tell_solve()
 
     def _tell_solve(self) -> None:
-        """Tell the solve what the frontier learned, also after its end: the panel must know what the list
-        knows.
-        """
+        """Pass what the frontier learned to the solve, even after its end: panel and list must agree."""
         solve = self.solve
         if solve is None or solve.asked != self.asked or solve.what_if is not self.what_if:
             return
@@ -467,9 +464,8 @@ class Exploration(QObject):
             self.solve_changed.emit()
 
     def _known_of(self, solve: Solve) -> tuple[float | None, float]:
-        """Return the best known of what was asked, and the bound, 0 if it says nothing: costs, or peaks for
-        an aim.
-        """
+        """Return (best known, proved bound) of the solve's question: costs, or with an aim, peaks. 0: no
+        bound."""
         what_if = solve.what_if
         if solve.aim is not None:
             bound = self.least_bound

@@ -80,16 +80,16 @@ class BatchFinder(QObject):
     def _on_found(self, message: Message) -> None:
         if isinstance(message, LargestBatchFound) and self.asked is not None:
             facts = {name: value for name, value in vars(message).items() if name != "job"}
-            self._take(BatchAnswer(self.asked, **facts))
+            self._add_answer(BatchAnswer(self.asked, **facts))
 
     def _on_failed(self, failed: JobFailed) -> None:
         if failed.error == DIED:
             self._end(failed.message)
         elif self.asked is not None:
             proved = failed.is_a(InfeasibleError)
-            self._take(BatchAnswer(self.asked, problem=failed.sentence, proved_none=proved))
+            self._add_answer(BatchAnswer(self.asked, problem=failed.sentence, proved_none=proved))
 
-    def _take(self, answer: BatchAnswer) -> None:
+    def _add_answer(self, answer: BatchAnswer) -> None:
         self.answers.append(answer)
         del self.answers[:-_MOST]  # each holds its graph
         self._end()
@@ -154,7 +154,7 @@ class Certifier(QObject):
             self.failed.emit(failed.message, failed.hint)
 
     def _on_written(self, message: Message) -> None:
-        """Check the file in a thread: what is said of it must be proved."""
+        """Verify the file, in a thread, before anything is said of it."""
         found, path = self._found, self._path
         self.client.end()
         if found is None or not isinstance(message, CertificateWritten):

@@ -53,7 +53,7 @@ class Listing(QObject):
         self.changed.emit()
 
     def answer(self, asked: SliderTarget, found: ListedSchedule) -> None:
-        """Add what a solve led to, in place of what the same question led to, if nobody touched that."""
+        """Add a solve's schedule in place of the last for the same question, unless the user changed that."""
         for key, entry in list(self._entries.items()):
             if key != found.key and not entry.touched and entry.answers(asked, found.constrained.constraints):
                 del self._entries[key]
@@ -74,7 +74,7 @@ class Listing(QObject):
             self.filling_changed.emit()
 
     def fill(self, on: bool) -> None:
-        """Solve other budgets in the background, or do not. Switched on, it goes on for as long again."""
+        """Solve other budgets in the background, or stop. Switched on, it runs for its full time again."""
         self.fill_wanted = on
         self.fill_switched.emit(on)
         self.filling_changed.emit()

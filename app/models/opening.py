@@ -79,9 +79,9 @@ class Opening(Reading):
             _collect_garbage()
         return super().start(lambda: _read_apart(work))
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         found = bool(self._found)
-        super()._tell()
+        super()._deliver()
         if found:
             gc.freeze()
 

@@ -99,11 +99,11 @@ class Placing(QObject):
             if shown.key in self._kept:
                 self._put(shown, self._kept[shown.key])
                 return
-            self._ask(shown)
+            self._request(shown)
         if self._wishes or told or self.found is not before:
             self.changed.emit()
 
-    def _ask(self, shown: ListedSchedule) -> None:
+    def _request(self, shown: ListedSchedule) -> None:
         if self._graph is not shown.graph:
             self._graph = shown.graph
             self.client.send(GraphToReplay(self._exploration.graph_body))
@@ -111,7 +111,7 @@ class Placing(QObject):
         steps = pack_steps(shown.schedule.steps)
         self.client.send(PlaceSchedule(self.client.next_job(), steps))
 
-    def _take(self, shown: ListedSchedule, body: bytes) -> None:
+    def _read_placement(self, shown: ListedSchedule, body: bytes) -> None:
         try:
             placement = Placement.from_bytes(body)
             if len(placement.allocated) != len(shown.schedule.steps):
@@ -139,7 +139,7 @@ class Placing(QObject):
         self.client.end()
         if isinstance(message, Placed) and self._asked is not None:
             shown, self._asked, self.share = self._asked, None, None
-            self._take(shown, message.placement)
+            self._read_placement(shown, message.placement)
 
     def _on_failed(self, failed: JobFailed) -> None:
         self._graph = None  # perhaps it was lost on its way
@@ -152,7 +152,6 @@ class Placing(QObject):
 
 
 def _same_but_for_costs(graph: Graph, other: Graph) -> bool:
-    """Whether one graph's picture may stay until the other's is there."""
     return (graph.name, graph.n, len(graph.values)) == (other.name, other.n, len(other.values))
 
 
@@ -192,7 +191,7 @@ class MemoryLines(QObject):
         self._cards = common_cards()
         choice.changed.connect(self._on_choice)
         seen = exploration.shown_changed, exploration.known_changed, exploration.measured_changed
-        on(self._tell, *seen, placing.changed)
+        on(self._emit_if_changed, *seen, placing.changed)
         self._told: tuple[MemoryLine, ...] = ()
         self._on_choice()
 
@@ -221,9 +220,9 @@ class MemoryLines(QObject):
 
     def _on_choice(self) -> None:
         self._placing.want(LineKind.ALLOCATED in self.choice.wanted, _WISH)
-        self._tell()
+        self._emit_if_changed()
 
-    def _tell(self) -> None:
+    def _emit_if_changed(self) -> None:
         now = self.now
         if now != self._told:
             self._told = now

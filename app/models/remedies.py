@@ -79,18 +79,18 @@ class Hotspot(QObject):
 
 
 class RangePrices(Finding):
-    """What it costs to compute values again that wait through a range, found one after the other."""
+    """The costs of computing values again that are held unused through a range, found one after the other."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(_DRAG_MS, parent)
 
     @property
     def by_value(self) -> dict[int, Suggestion]:
-        """What computing a value again saves and costs; one that is missing does not help, or comes later."""
+        """What computing a value again saves and costs. A missing one does not help, or is still to come."""
         return dict(self.found)
 
     def ask(self, shown: ListedSchedule, highest: int, values: Sequence[int]) -> None:
-        """Begin anew for ``values``, in this order, to save memory at the step ``highest``."""
+        """Start over for ``values``, in this order, to save memory at the step ``highest``."""
         self.clear()
         if values:
             self.find(lambda: _prices(shown, highest, values[:MOST_VALUES]))

@@ -44,7 +44,7 @@ def _carried(known: Sequence[ListedSchedule]) -> tuple[ListedSchedule, ...]:
 def _opened(
     graph: Graph, budget_bytes: int, constraints: Constraints | None, carried: Sequence[ListedSchedule]
 ) -> Opened:
-    """Open a graph with the schedules known at another size; there they have other figures."""
+    """Open ``graph`` with schedules known at another size, whose peaks and costs differ here."""
     told = None if constraints is None else constraints.to_json()
     opened = Opened.of(graph, SavedExploration(graph, budget_bytes, (), (), told))
     for one in carried:
@@ -55,10 +55,10 @@ def _opened(
 
 
 class _Scale(QObject):
-    """The model at sizes of one kind, and the way back to the one that was profiled.
+    """The model at other sizes, of its batch or of its input, and the way back to the profiled one.
 
-    ``base``: the graph that was profiled; the explored one, or what that was made from. ``reach``: how far
-    budgets reach; None until that is known. Signal ``changed``: one of them is another, or the budget is.
+    ``base``: the profiled graph. ``reach``: the memory of known schedules at other sizes; None until it is
+    known. Signal ``changed``: ``base``, ``reach`` or the budget is another.
     """
 
     changed = Signal()
@@ -89,7 +89,7 @@ class _Scale(QObject):
 
 
 class BatchScale(_Scale):
-    """The graph at other batches. ``asked``: the batch that was asked for here last; 0 if none was."""
+    """The graph at other batches. ``asked``: the batch last asked for; 0 if none was."""
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(session, parent)
@@ -121,7 +121,7 @@ class BatchScale(_Scale):
         return self._back if self.scaled else None
 
     def remember(self) -> None:
-        """Remember the way back, as a scaled graph is about to be opened."""
+        """Remember the profiled graph, because a scaled one is about to be opened."""
         if not self.scaled:
             self._back = self._session.way_back()
 

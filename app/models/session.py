@@ -120,7 +120,7 @@ class Session(QObject):
             self.failed.emit(str(error), error.hint)
 
     def _leave_device(self) -> None:
-        """Give up what is being read or profiled, as something else is to be opened."""
+        """Stop reading or profiling, because something else is to be opened."""
         self.opening.close()
         if self._source is _Source.PROFILE:
             self._end_device()
@@ -177,7 +177,7 @@ class Session(QObject):
             self.outdated.emit(opened.changed)
 
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
-        """Let the solver go on; what is explored stays. Return whether the solver was sent the graph."""
+        """End the device process and let the solver go on. Return whether the solver was sent the graph."""
         busy, self._working = self.device_busy, False
         self._source, self._exporting = _Source.FILE, None
         self.device.end()
@@ -258,7 +258,7 @@ class Session(QObject):
         self.solving.send_graph()
         self.solve()
         if self.exploration.what_if is not self.exploration.unconstrained:
-            # To be adapted to the constraints, once the solve has ended.
+            # The solver adapts them to the constraints once the solve has ended.
             self.solving.send_schedules(self.exploration.unconstrained)
 
     def ask(self, asked: SliderTarget) -> None:
@@ -297,7 +297,7 @@ class Session(QObject):
         self.device.send(Export(self.device.next_job(), directory, budget, kept, body))
 
     def _on_exported(self, report: Mapping[str, Any], body: bytes) -> None:
-        """Put the written schedule on screen with its measurement, unless another graph is explored."""
+        """Show the exported schedule with its measurement, unless another graph was opened since."""
         graph, self._exporting = self._exporting, None
         live = report.get("measured_live_bytes") or []
         if graph is not None and graph is self.exploration.graph and live:
@@ -335,7 +335,7 @@ class Session(QObject):
             self.step_changed.emit(failed.message)
 
     def _open_sent(self, source: _Source, body: bytes) -> None:
-        """Open a graph from the device process, unless a file is being opened that was asked for later."""
+        """Open a graph that the device process sent, unless the user asked for a file since."""
         wanted = not self.opening.busy or self._source is not _Source.FILE
         if source is _Source.PROFILE:
             if not wanted:
@@ -361,7 +361,7 @@ def _scaled(body: bytes) -> Opened:
 
 
 def _sent(body: bytes) -> Opened:
-    """Read a graph from the device process. The bound is computed here: the solver may have to wait."""
+    """Prepare a graph in a thread. The bound is computed here, because the solver may be on hold."""
     graph = unpack_graph(body)
     opened = Opened.of(graph)
     opened.what_if.needed_bytes = working_set_bound(graph).bytes
@@ -369,7 +369,7 @@ def _sent(body: bytes) -> Opened:
 
 
 def _written(graph: Graph, data: dict[str, Any]) -> SolveResult:
-    """The written schedule for the explored graph; the step may have been traced with other memory rules."""
+    """Read the exported schedule. Its peak may exceed its budget: other memory rules may have held there."""
     schedule = Schedule.of(graph, data["steps"])
     timeline = simulate(graph, schedule)
     return SolveResult(

@@ -50,7 +50,7 @@ _FALSE_ANSWER = "the solver's answer contradicts a schedule that was checked"
 _REMEMBERED = 8  # checks
 _AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
 
-# What comes back about a question, and about a job.
+# The messages about a question, and those about a job.
 AboutQuestion = MemoryNeeded | FrontierBound | FrontierSchedule | Filling
 Ended = SolveEnded | JobCancelled
 AboutJob = Incumbent | SolveBound | Ended
@@ -58,9 +58,7 @@ WithSchedule = FrontierSchedule | Incumbent | SolveEnded
 
 
 class Checking(QObject):
-    """Has large schedules checked, in the order of asking, by a process that shares nothing with the
-    solver's.
-    """
+    """Has a separate process check large schedules, in order. It shares nothing with the solver's process."""
 
     checked = Signal(object)
     died = Signal()
@@ -107,7 +105,7 @@ class Checking(QObject):
 
 @dataclass
 class _Arrived:
-    """A message to be handled; ``ticket``: the job of its schedule's check, 0 for none."""
+    """A message, with its schedule's check. ``ticket``: the check's job; 0: there is nothing to check."""
 
     message: Message
     ticket: int = 0
@@ -204,7 +202,7 @@ class SolverClient(QObject):
             self._patience.start(int(_CANCEL_PATIENCE_MS + _PER_OP_MS * solve.what_if.graph.n))
 
     def hold(self) -> None:
-        """Solve nothing until ``release``: what is being measured must not be disturbed."""
+        """Solve nothing until ``release``, so that a measurement is not disturbed."""
         if self._held:
             return
         self._held = True
@@ -338,7 +336,7 @@ class SolverClient(QObject):
             case FrontierBound(budget_bytes=budget, lower_bound=bound):
                 self._exploration.add_bound(budget, bound, what_if)
             case FrontierSchedule():
-                self._take(
+                self._add(
                     message.steps,
                     budget_bytes=message.budget_bytes,
                     solver=message.solver,
@@ -356,7 +354,7 @@ class SolverClient(QObject):
         match message:
             case Incumbent(budget_bytes=peak, steps=steps):
                 budget = solve.budget_bytes if solve.aim is None else peak
-                self._take(steps, budget_bytes=budget, solver="auto", seconds=elapsed, what_if=solve.what_if)
+                self._add(steps, budget_bytes=budget, solver="auto", seconds=elapsed, what_if=solve.what_if)
                 self._note_best(solve, elapsed)
             case SolveBound(bound=bound, assumptions=assumptions):
                 self._on_bound(solve, elapsed, bound, assumptions)
@@ -380,7 +378,7 @@ class SolverClient(QObject):
             self._learn_bound(solve, elapsed, bound)
 
     def _learn_bound(self, solve: Solve, elapsed: float, bound: float) -> None:
-        """Take in a bound that holds. One on the peak says that with less memory, all schedules cost more."""
+        """Record a proved bound. One on the peak means: with less memory, every schedule costs too much."""
         solve.proved(elapsed, bound)
         if solve.aim is None:
             self._exploration.add_bound(solve.budget_bytes, bound, solve.what_if)
@@ -396,7 +394,7 @@ class SolverClient(QObject):
         else:
             budget, solve.probes = ended.budget_bytes, int(ended.statistics.get("probes", 0))
         if ended.steps:
-            self._take(
+            self._add(
                 ended.steps,
                 budget_bytes=budget,
                 solver=ended.solver,
@@ -414,7 +412,7 @@ class SolverClient(QObject):
             self._exploration.add_bound(budget, None, solve.what_if)
         self._end(ended.status, ended.message)
 
-    def _take(self, steps: bytes, **facts: Any) -> None:
+    def _add(self, steps: bytes, **facts: Any) -> None:
         if not self._exploration.add(unpack_steps(steps), checked=self._checked, **facts):
             self.noticed.emit("A schedule from the solver failed the independent check and was dropped.")
 

@@ -198,7 +198,7 @@ def _moved(low: float, high: float, share: float) -> tuple[float, float]:
 
 
 def _within(begin: float, end: float, most: float, least: float) -> tuple[float, float]:
-    """Return a stretch inside [0, most] at least ``least`` long, with the same middle if there is space."""
+    """Return a stretch inside [0, most], at least ``least`` long, with the same middle if possible."""
     length = min(most, max(least, end - begin))
     begin = min(max(0.0, (begin + end - length) / 2), most - length)
     return begin, begin + length

@@ -33,7 +33,7 @@ class _Edits:
     """Makes changes of one kind."""
 
     def put(self, value: Any) -> None:
-        """Set what a change sets, or what was there before it."""
+        """Apply a change's new value, or on undo its old one."""
         raise NotImplementedError
 
 
@@ -174,7 +174,7 @@ class UndoCommands(QObject, _Edits):
         self._asked = None
 
     def ask(self) -> None:
-        """Solve for where the slider stands. Undo moves it back to where it stood when last asked."""
+        """Solve for where the slider stands. Undo moves it back to where it stood at the previous request."""
         before, after = self._asked or self._exploration.opened_at, self._exploration.asked
         if self._exploration.graph is None or after == before:
             self._session.solve()
@@ -202,7 +202,7 @@ class UndoCommands(QObject, _Edits):
 
     @property
     def target(self) -> ConstraintTarget | None:
-        """The selected op or its layer; None if what is selected runs only once in any case."""
+        """The selected op or its layer; None if what is selected runs only once anyway."""
         graph, op = self._exploration.graph, self._selection.op
         if graph is None or not 0 <= op < graph.n:
             return None

@@ -120,7 +120,7 @@ class StepAxis:
         places = np.linspace(self.edges[first], self.edges[last], most, endpoint=False)
         starts = np.searchsorted(self.edges, places, side="right") - 1
         starts = np.clip(starts, first, last - 1)
-        # They rise; numpy's own way to leave out equal ones would load a module of its first.
+        # They ascend. ``np.unique`` would import a module of its own first.
         return np.asarray(starts[np.diff(starts, prepend=-1) > 0], np.int64)
 
     def step_ticks(self, low: float, high: float, most: int) -> list[Tick]:
@@ -164,7 +164,7 @@ def stage_edges(matrices: StageMatrices) -> NDArray[np.float64]:
 
 
 def _position_among(edges: NDArray[np.float64], value: float) -> float:
-    """Where steps have no width, the position is the last one's beginning."""
+    """Return the position of ``value``; among steps without width, the beginning of the last one."""
     step = int(np.clip(np.searchsorted(edges, value, side="right") - 1, 0, len(edges) - 2))
     width = edges[step + 1] - edges[step]
     return step + (float((value - edges[step]) / width) if width > 0 else 0.0)

@@ -110,7 +110,7 @@ class Bands:
         column = np.arange(len(band)) - np.repeat(starts - first[high], (end - first)[high])
         size = self._less_taken_over(steps, column, band)
         every, groups = np.arange(len(steps)), len(self.groups)
-        # Above all bands of a group are its low ones, as one.
+        # A group's low bands are drawn as one, above its other bands.
         ends = np.searchsorted(self.group, np.arange(groups - 2), side="right")
         parts: list[tuple[Any, ...]] = [(column, 2 * band + 2, size, band)]
         for group in range(groups - 2):
@@ -130,8 +130,8 @@ class Bands:
     def _less_taken_over(
         self, steps: NDArray[np.int64], column: NDArray[np.int64], band: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The height of each band in its column. An output that is written over an input adds nothing in its
-        first step. Where the output is a view, the input is counted no more."""
+        """Return each band's height in its column. Where an op writes over an input, the bytes are drawn
+        once: left off the new band, or off the old one where the output is a view."""
         size = self.bytes[band].copy()
         taken = self.shown.timeline.taken_over[steps].copy()
         new, old = (ends[band] == steps[column] for ends in (self.born, self.last))

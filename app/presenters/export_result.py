@@ -96,7 +96,6 @@ def _together(size: int | None, seconds: float | None) -> str:
 
 
 def _gradients(report: Mapping[str, Any]) -> str:
-    """Gradients were compared, or what a step of the user's own comes to."""
     gradients = report["gradients"]
     own = gradients.get("compared", "gradients") != "gradients"
     if gradients["equal"] is None:

@@ -109,7 +109,6 @@ def layer_pairs(a: Graph, b: Graph) -> tuple[LayerPair, ...]:
 
 
 def layer_cells(a: Graph, b: Graph, pairs: Sequence[LayerPair]) -> list[tuple[Cell, ...]]:
-    """A cell for each of ``COLUMNS`` and each pair."""
     comparable = a.cost_unit is b.cost_unit
     return [
         (

@@ -305,7 +305,7 @@ def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
     """The place of each step of ``other`` among ``shown``'s steps, float64[steps]. Steps are matched by how
     many ops have been computed. A stage of one is stretched over the same stage of the other, so that the
     ends of all stages meet."""
-    stages, stage = _stages(shown), _stages(other)
+    stages, stage = _stage_of_step(shown), _stage_of_step(other)
     ends = np.searchsorted(stages, np.arange(int(stages[-1]) + 1), side="right")
     starts = np.concatenate([[0], ends[:-1]])
     first = np.searchsorted(stage, stage, side="left")
@@ -314,7 +314,6 @@ def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:
     return np.asarray(starts[stage] + within * (ends - starts)[stage] - 1.0)
 
 
-def _stages(schedule: Schedule) -> NDArray[np.int64]:
-    """``StageMatrices.stage_of_step``."""
+def _stage_of_step(schedule: Schedule) -> NDArray[np.int64]:
     first = schedule.first_occurrence
     return np.asarray(np.minimum(np.cumsum(first) - first, int(first.sum()) - 1))

@@ -97,7 +97,7 @@ def repeats_and_first(
     repeats = np.bincount(steps, minlength=shown.graph.n) - 1
     first = np.full(count, len(steps), np.int64)
     np.minimum.at(first, boxes[steps], np.arange(len(steps)))
-    return _total(boxes, repeats, count), first
+    return _sum_per_box(boxes, repeats, count), first
 
 
 def live_bytes(layout: GraphLayout, shown: ListedSchedule, step: int) -> NDArray[np.float64]:
@@ -107,18 +107,17 @@ def live_bytes(layout: GraphLayout, shown: ListedSchedule, step: int) -> NDArray
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)
     producers = shown.graph.producer[timeline.buffer_value[alive]]
     boxes = np.asarray(layout.box_of)[producers]
-    return _total(boxes, timeline.buffer_bytes[alive], len(layout.boxes))
+    return _sum_per_box(boxes, timeline.buffer_bytes[alive], len(layout.boxes))
 
 
 def locked_shares(layout: GraphLayout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The share of each box's ops that constraints lock."""
     boxes, count = np.asarray(layout.box_of), len(layout.boxes)
     ops = np.bincount(boxes, minlength=count)
-    return _total(boxes, locked, count) / np.maximum(1, ops)
+    return _sum_per_box(boxes, locked, count) / np.maximum(1, ops)
 
 
-def _total(boxes: NDArray[np.intp], weights: NDArray[np.generic], count: int) -> NDArray[np.float64]:
-    """The sum of the weights that fall on each box, float64[count]."""
+def _sum_per_box(boxes: NDArray[np.intp], weights: NDArray[np.generic], count: int) -> NDArray[np.float64]:
     return np.asarray(np.bincount(boxes, weights.astype(np.float64), count), np.float64)
 
 

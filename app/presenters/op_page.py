@@ -166,8 +166,8 @@ def _rows_of(
 
 
 def _limit(shown: ListedSchedule, standing: Standing | None) -> tuple[int, str]:
-    """The bytes that the schedule had to keep to, and their name. A schedule on screen in place of the
-    budget's own has nothing to do with the budget."""
+    """Return the bytes that the schedule had to keep to, and their name. Only the best schedule for the
+    budget was made for the budget."""
     if standing is not None and standing.shown is shown and standing.fit is BudgetStanding.BEST:
         return standing.budget_bytes, "the budget"
     return shown.peak_bytes, "this schedule's peak"
@@ -195,8 +195,8 @@ class NeedRow:
 
 
 def rows_of_op(graph: Graph, op: int, tightest: Tightest | None = None) -> list[NeedRow]:
-    """The parts of what ``op`` needs to run; they add up to the need. If ``tightest``, which is known to need
-    too much, is this op, other values that are held across it are among the parts."""
+    """The parts of what ``op`` needs to run; they add up to the need. If ``op`` is ``tightest``, which needs
+    more than the budget, they include values held across it."""
     own = tightest is not None and tightest.op == op and not tightest.at_end
     need = op_need(graph, op, tightest.values if tightest is not None and own else ())
     rows = [

@@ -189,7 +189,7 @@ def scrub_data(shown: ListedSchedule) -> dict[str, Any]:
 
 
 def scrub_controls(shown: ListedSchedule) -> str:
-    """The slider and what it tells, hidden until the script shows it."""
+    """The slider and its texts, hidden until the script shows them."""
     last = len(shown.schedule.steps) - 1
     return (
         '<div id="scrub" hidden><div class="scrub-row">'
@@ -225,7 +225,7 @@ _COLORS = (
 
 
 class _Chart:
-    """A chart whose looks are in the page's style sheet, from data to pixels."""
+    """An SVG chart; colours and lines are set by the page's style sheet."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         self.x, self.y = x, y
@@ -238,7 +238,6 @@ class _Chart:
         return round(right, 1), round(down, 1)
 
     def add(self, shape: str, style: str, points: Sequence[tuple[float, float]]) -> None:
-        """Add a polyline or a polygon of class ``style``."""
         text = " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in points))
         self.parts.append(f'<{shape} class="{style}" points="{text}"/>')
 

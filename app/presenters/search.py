@@ -165,7 +165,7 @@ def search(query: str, entries: Sequence[PaletteEntry]) -> Matches:
     elif not wanted.words:
         entries = [entry for entry in entries if entry.kind == COMMAND]
         return Matches(tuple(entries[:_MOST]), wanted.problem)
-    # With every word as it is, and with its letters alone.
+    # Entries that contain every word as it is, and those that contain its letters in order.
     whole, loose = list[tuple[bool, int, int, int, int]](), list[tuple[bool, int, int, int, int]]()
     phrase = " ".join(wanted.words)
     for number, entry in enumerate(entries):

@@ -91,7 +91,6 @@ def cost_words(max_overhead: float | None) -> str:
 
 
 def answer_cells(answers: Sequence[BatchAnswer]) -> list[tuple[Cell, ...]]:
-    """A cell for each of ``COLUMNS`` and each answer."""
     return [_cells(answer) for answer in answers]
 
 
@@ -108,7 +107,7 @@ def _cells(answer: BatchAnswer) -> tuple[Cell, ...]:
 
 
 def details(answer: BatchAnswer) -> str:
-    """What others reach within the same budget, and what is taken to grow."""
+    """What other methods reach within the same budget, and which tensors are assumed to grow."""
     if not answer.batch:
         return answer.problem
     plain = f"{answer.plain_batch:,}" if answer.plain_batch else "no batch"

@@ -118,7 +118,6 @@ def frontier_table(known: Sequence[ListedSchedule], frontier: Frontier | None) -
 
 
 def solve_table(solve: Solve) -> ViewTable:
-    """The best and the bound over time."""
     unit = "bytes" if solve.aim is not None else "cost"
     news = [(t, value, None) for t, value in solve.best] + [(t, None, value) for t, value in solve.bounds]
     return ViewTable.of(f"seconds; best_{unit}; bound_{unit}", sorted(news, key=lambda row: row[0]))

@@ -157,7 +157,7 @@ def signed_bytes(size: int) -> str:
 
 
 def status_text(status: str, gap: float | None, message: str) -> str:
-    """The words never confuse a limit with a proof."""
+    """A limit and a proof always have different words."""
     near = "" if gap is None else f"within {percent(gap)} of the best possible"
     return {
         "solving": f"solving, {near}" if near else "solving",
@@ -195,7 +195,7 @@ def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -
 def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
     """What happens at the playhead, for the status bar and for assistive technology."""
     name = graph.ops[op].name
-    # Its end says most, and the figures come after it.
+    # A long name is cut at its front: its end says most.
     name = name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
     return (
         f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"

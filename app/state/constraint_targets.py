@@ -18,7 +18,7 @@ class ConstraintKind(StrEnum):
     ONCE = "never_recompute"
 
 
-# By kind, and whether it is set so far.
+# The sentence for each kind of constraint, by whether it is set now.
 _SENTENCES = {
     (ConstraintKind.KEEP, False): "Keep",
     (ConstraintKind.KEEP, True): "No longer keep",

@@ -287,7 +287,7 @@ class WhatIf:
         return ListedSchedule(point, self.constrained, self.frontier)
 
     def as_listed(self, budget_bytes: int) -> int:
-        """Return the smallest known peak that is written as this budget is.
+        """Return the smallest known peak whose text is the same as this budget's.
 
         The list's words are rounded, so the schedule that is meant may need a little more. It is the budget
         itself if its words do not say it wholly, or if a schedule with these words fits it.
@@ -303,7 +303,7 @@ class WhatIf:
         return fitting[-1] if fitting else None
 
     def better_than(self, shown: ListedSchedule, budget_bytes: int) -> ListedSchedule | None:
-        """Return a known schedule that serves the budget clearly better than one that fits it."""
+        """Return a known schedule that fits the budget and is clearly better, or None."""
         best = self.best_for(budget_bytes)
         if best is None or shown.peak_bytes > budget_bytes:
             return None
@@ -327,7 +327,7 @@ class WhatIf:
         return cost, low if told and math.isfinite(low) else 0.0
 
     def learn(self, other: WhatIf, budget_bytes: int) -> None:
-        """Take over what holds here of ``other``; adapt one of its schedules if none fits the budget then."""
+        """Take over what is valid here, too; adapt one of ``other``'s schedules if none fits the budget."""
         if np.array_equal(self.constrained.once, other.constrained.once):
             self._join(other)
             return

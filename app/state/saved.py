@@ -94,7 +94,7 @@ def read_waiting(saved: SavedExploration) -> Waiting:
     return found
 
 
-# Every schedule once; by their places, the user's own list, and the constraints of whose frontier one is.
+# (Every schedule once; place → entry of the user's list; place → constraints whose frontier it is on.)
 ToSave = tuple[tuple[SolveResult, ...], dict[int, SavedOwn], dict[int, tuple[Mapping[str, Any], ...]]]
 
 

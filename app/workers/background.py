@@ -78,9 +78,9 @@ class Background(QObject):
     def _on_poll(self) -> None:
         if self._thread is not None and not self._thread.is_alive():
             self.close()
-            self._tell()
+            self._deliver()
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         if self._found:
             self.done.emit(self._found.pop())
         else:
@@ -98,7 +98,7 @@ class Reading(Background):
 
 
 class Finding(Background):
-    """Finds one thing after the other, beginning after a pause in which others may be asked for."""
+    """Finds one thing after the other, after a pause in which a newer request may replace this one."""
 
     changed = Signal()
 
@@ -115,7 +115,7 @@ class Finding(Background):
         return self._pause.isActive() or super().busy
 
     def find(self, search: Callable[[], Iterable[Any]]) -> None:
-        """Begin anew: call ``search`` after the pause, and go through what it returns in a thread."""
+        """After the pause, call ``search`` and go through its results in a thread."""
         self.clear()
         self._search = search
         self._pause.start()

@@ -74,7 +74,7 @@ class Client(QObject):
             self._patience.start()
 
     def end(self) -> None:
-        """Wait for the job no longer: it has ended, or is not wanted any more."""
+        """Forget the job: it has ended, or its answer is not wanted any more."""
         self.job = 0
         self._patience.stop()
         self.process.expect(None)

@@ -51,7 +51,7 @@ class WorkerProcess(QObject):
 
     @property
     def failing(self) -> bool:
-        """Whether several processes died in a row, before any was of use."""
+        """Whether several processes died in a row before any of them did useful work."""
         return self._restarts > _MOST_RESTARTS
 
     @property
@@ -79,7 +79,7 @@ class WorkerProcess(QObject):
             self._process.write(WINDOW_MESSAGES.encode(message))
 
     def expect(self, seconds: float | None) -> None:
-        """Take the process for dead unless this is called again in time.
+        """Treat the process as dead unless this is called again in time.
 
         A message may be lost, and a process may hang: whoever waits for an answer says here how long, and
         says so again with all news of it. None: nothing is waited for any more. A process that computes is
@@ -126,7 +126,7 @@ class WorkerProcess(QObject):
             self._handle()
 
     def _handle(self) -> None:
-        """Hand out messages for a while; leave the rest for the next turn, as the window has other work."""
+        """Deliver messages for a limited time; the rest follows when the window has done its other work."""
         until = time.perf_counter() + _TURN_S
         while self._waiting:
             if time.perf_counter() > until:

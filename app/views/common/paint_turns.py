@@ -75,8 +75,8 @@ class PaintTurns(QObject):
 
 
 class _Cover(QWidget):
-    """A picture of ``view``, laid over it. It is opaque, so Qt paints nothing below it. It goes as soon as
-    the view gets another size, because the picture does not fit then."""
+    """An opaque picture of ``view``, laid over it, so that Qt paints nothing below. It goes when the view is
+    resized."""
 
     def __init__(self, view: QWidget) -> None:
         super().__init__(view)
@@ -88,7 +88,7 @@ class _Cover(QWidget):
         view.installEventFilter(self)
 
     def keep_screen(self) -> bool:
-        """Cover the view with its picture on screen; return whether it has one."""
+        """Cover the view with what the screen shows of it; return whether there was anything to show."""
         part = visible_part(self._view)
         picture = None if part.isEmpty() else _on_screen(self._view, part)
         if picture is not None:
@@ -100,7 +100,7 @@ class _Cover(QWidget):
         self._show(self._view.grab().toImage(), self._view.rect())
 
     def clear(self) -> None:
-        """Uncover the view. Nothing is hidden: the view would be laid out again."""
+        # Not hidden: that would lay out the view again.
         self._picture = QImage()
         self.setGeometry(0, 0, 0, 0)
 
@@ -134,7 +134,7 @@ def visible_part(view: QWidget) -> QRect:
 
 
 def _on_screen(view: QWidget, part: QRect) -> QImage | None:
-    """The pixels that a window last painted; None if it has none in its present size."""
+    """Return the pixels that the window painted last; None if it was resized since."""
     window, store = view.window(), view.backingStore()
     if store is None or store.size() != window.size():
         return None

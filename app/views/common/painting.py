@@ -15,7 +15,7 @@ def smooth(device: QPaintDevice) -> QPainter:
 
 
 def ink(painter: QPainter, pen: QPen | QColor | None, fill: QBrush | QColor | None = None) -> None:
-    """Draw with this pen, and fill areas so, from now on; None: without lines, or without filling."""
+    """Draw with this pen and fill with this colour from now on; None: no lines, or no filling."""
     painter.setPen(Qt.PenStyle.NoPen if pen is None else pen)
     painter.setBrush(Qt.BrushStyle.NoBrush if fill is None else fill)
 

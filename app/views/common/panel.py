@@ -43,8 +43,6 @@ class Panel(QFrame):
 
 
 class _Head(QFrame):
-    """A panel's head, which leaves out its note where there is no room for it."""
-
     def __init__(self, note: QWidget) -> None:
         super().__init__()
         self._note, self.wanted = note, True

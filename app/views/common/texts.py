@@ -12,12 +12,11 @@ _LEAST = 24  # pixels
 
 
 class _Elided(WidgetMixin):
-    """Takes as little room as there is; ``whole`` is its text."""
+    """Cuts its text where there is no room for it; ``whole`` is all of it."""
 
     whole = ""
 
     def set_whole(self, text: str, tip: str = "") -> None:
-        """Show ``text``, cut where it does not fit; ``tip`` says more than it."""
         if text != self.whole:
             self.whole = text
             self.setAccessibleName(text)

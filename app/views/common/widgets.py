@@ -197,9 +197,7 @@ class ButtonKeys(QObject):
 _WIDTH, _ROUND = 2.0, 3.0  # pixels
 
 
-class _Ringed(WidgetMixin):
-    """Draws a ring around a field that has the focus."""
-
+class _FocusRing(WidgetMixin):
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         if self.hasFocus():
@@ -210,13 +208,13 @@ class _Ringed(WidgetMixin):
             painter.end()
 
 
-class ChoiceBox(_Ringed, QComboBox):
+class ChoiceBox(_FocusRing, QComboBox):
     """Offers a few choices."""
 
 
-class NumberBox(_Ringed, QSpinBox):
+class NumberBox(_FocusRing, QSpinBox):
     """Asks for a whole number."""
 
 
-class DecimalBox(_Ringed, QDoubleSpinBox):
+class DecimalBox(_FocusRing, QDoubleSpinBox):
     """Asks for a number."""

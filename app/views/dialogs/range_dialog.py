@@ -88,8 +88,8 @@ class RangeDialog(Dialog):
             self._fit_soon.start()  # not at once: the header sets the other columns after this one
 
     def _fit_columns(self) -> None:
-        """Give the layers their width once, and the names what is left. They keep enough to be told apart:
-        then the table scrolls sideways."""
+        """Fit the layers' column once, and give the names the rest. They keep a least width; the table
+        scrolls then."""
         if not self._fitted and self.rows:
             self._fitted = True
             self.table.resizeColumnToContents(ranges.LAYER)

@@ -248,7 +248,7 @@ class GraphPainter:
         painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.5))
 
     def _arc(self, path: QPainterPath, start: QRectF, end: QRectF, a: Box, b: Box) -> None:
-        """Add a skip's curve. It leaves the rail towards the middle, and is wider for a longer skip."""
+        """Add a skip connection's curve: the longer, the deeper."""
         below = not a.backward
         edge = start.bottom() if below else start.top()
         depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT))

@@ -18,7 +18,7 @@ _MOST = 40  # rows; further ones are counted
 
 @dataclass(frozen=True)
 class _LinkLine:
-    """The parts of one row; of ``role`` and ``step``, one is seen."""
+    """The widgets of one row. Either ``role`` or ``step`` is visible."""
 
     role: QLabel
     step: Link
@@ -27,7 +27,7 @@ class _LinkLine:
     detail: QLabel
 
     def show(self, link: OpLink | None, selected: int) -> None:
-        """Show a link, marked if it leads to the value ``selected``; None: hide the row."""
+        """Show a link, highlighted if it leads to the value ``selected``. None hides the row."""
         if link is None:
             for part in (self.role, self.step, self.name, self.figure, self.detail):
                 part.hide()
@@ -72,7 +72,6 @@ class LinkTable(QWidget):
         self.lines: list[_LinkLine] = []
 
     def show_links(self, links: Sequence[OpLink], selected: int = -1) -> None:
-        """Show some links; the one to the value ``selected`` is marked."""
         if (tuple(links), selected) == self._shown:
             return
         self._shown = tuple(links), selected

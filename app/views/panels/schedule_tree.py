@@ -228,8 +228,6 @@ class ScheduleTree(QTreeWidget):
 
 
 class _ScheduleDelegate(BarDelegate):
-    """Paints heads and rows; the name is edited in the first line."""
-
     def __init__(self, theme: CurrentTheme) -> None:
         super().__init__(theme, "accent")
 

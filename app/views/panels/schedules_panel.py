@@ -107,7 +107,7 @@ class SchedulesPanel(Panel):
             self._shown_edits.show(better)
 
     def _mark(self, found: ListedSchedule) -> str | None:
-        """Return the letter before a schedule; None if nothing is compared."""
+        """Return "A" or "B" for a compared schedule, "" for any other; None if nothing is compared."""
         other = self._comparison.other
         if other is None:
             return None

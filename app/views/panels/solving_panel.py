@@ -43,7 +43,7 @@ class SolvingPanel(Panel):
         self._details.setTextFormat(Qt.TextFormat.PlainText)  # it names ops, such as <lambda>
         self._on_screen = label("", name="standing", wrap=True)
         fill(self.body, self._status, self._under_row(), self._details, self._on_screen, self._button_rows())
-        # Last: in a low window, the words and buttons are seen.
+        # The plot comes last: in a low window, the words and buttons stay visible.
         fill(self.body, (self._make_plot(), 9), None)
         self._plotted: tuple[Solve, int, int, float | None] | None = None  # what the plot shows
         self._clock = every(self, 250, self._on_clock)
@@ -60,7 +60,7 @@ class SolvingPanel(Panel):
         return None if solve is None else solve_table(solve)
 
     def _make_plot(self) -> pg.PlotWidget:
-        self._plot = pg.PlotWidget(axisItems={"bottom": _Seconds("bottom")}, enableMenu=False)
+        self._plot = pg.PlotWidget(axisItems={"bottom": _SecondsAxis("bottom")}, enableMenu=False)
         self._plot.hideButtons()
         self._plot.setMinimumHeight(66)
         self._plot.setMaximumHeight(120)
@@ -155,7 +155,7 @@ class SolvingPanel(Panel):
         return solve if solve is not None and solve.asked == self._exploration.asked else None
 
     def _was_plotted(self, solve: Solve | None) -> bool:
-        """A solve that has just begun may know no schedule yet; its plot stays."""
+        # A solve that has just begun may know no schedule yet; the plot of the one before stays.
         of = solve or self._exploration.solve
         if of is None or of.status == "infeasible":
             return False
@@ -247,9 +247,7 @@ def _tightest_op(solve: Solve | None) -> int | None:
     return None if tightest is None or tightest.at_end else tightest.op
 
 
-class _Seconds(pg.AxisItem):  # type: ignore[misc]
-    """An axis of seconds, with the unit at each tick."""
-
+class _SecondsAxis(pg.AxisItem):  # type: ignore[misc]
     def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
         return [f"{text} s" for text in super().tickStrings(values, scale, spacing)]
 

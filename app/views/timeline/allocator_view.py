@@ -64,18 +64,18 @@ class AllocatorView(PointedPlot):
             self._pens.set(drawn, pg.mkPen(theme.color(role), width=width, style=style))
 
     def _draw(self) -> None:
-        """The picture of another schedule stays as it is, because the axis is not its any more."""
+        # Until this schedule is placed, the picture of the one before stays, though the axis is not its own.
         self._later.stop()
         found, axis = self._placing.found, self._span.axis
         if found is None:
             self.placed = None
             self.bands.clear()
         elif found[0] is self._exploration.shown and axis is not None and self.isVisible():
-            self._take(*found)
+            self._set_placement(*found)
             self._draw_blocks(axis)
         for part in (*self._lines, self._top, self._regions, self._case, self._line):
             part.setVisible(self.placed is not None)
-        words = self._words_of_work()
+        words = self._status_text()
         self._words.setVisible(bool(words))
         self._words.setText(words)
         self._words.setPos(self.getPlotItem().vb.viewRect().center())
@@ -83,8 +83,7 @@ class AllocatorView(PointedPlot):
         self._on_step(self._playhead.step)
         self.legend.update()
 
-    def _words_of_work(self) -> str:
-        """How far the work is, what went wrong, or whose picture this is."""
+    def _status_text(self) -> str:
         share, said = self._placing.share, list[str]()
         if share is not None or self._placing.problem:
             said.append(
@@ -94,7 +93,7 @@ class AllocatorView(PointedPlot):
             said.append("of the schedule before")
         return "\n".join(said)
 
-    def _take(self, shown: ListedSchedule, placement: Placement) -> None:
+    def _set_placement(self, shown: ListedSchedule, placement: Placement) -> None:
         grouping, before = self._span.grouping or Grouping.KIND, self.placed
         if before is None or before.placement is not placement or self._grouping is not grouping:
             bands = Bands.of(shown, grouping, None if before is None else before.bands)

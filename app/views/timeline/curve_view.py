@@ -240,7 +240,7 @@ class CurveView(PointedPlot):
         self._peak.setData([place], [shown.timeline.peak_bytes / self._size])
         op = shown.graph.ops[int(shown.schedule.steps[peak_step])]
         words = [f"peak {format_bytes(shown.timeline.peak_bytes)}", (op.group or op.name).rsplit("/", 1)[-1]]
-        # Where its line says the bytes, the op alone; in a narrow view the bytes alone.
+        # Name the op alone if the peak's line says the bytes; else in a narrow view the bytes alone.
         named = any(line.kind is LineKind.REQUESTED for line in self.edge_lines.lines)
         self._peak_text.setText(" · ".join(words[named : 1 + (named or self.width() > _ROOMY)]))
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
@@ -260,7 +260,7 @@ class CurveView(PointedPlot):
             self._measured.setData(edges, heights, stepMode="center")
 
     def _place_budget(self) -> None:
-        """Put the budget's words away from the peak, and below the line where the peak is above it."""
+        """Put the budget's label away from the peak, and below its line where the peak is above it."""
         shown = self._exploration.shown
         assert shown is not None
         right = 2 * shown.timeline.peak_step < self._span.begin + self._span.end
@@ -270,7 +270,7 @@ class CurveView(PointedPlot):
         self._budget.label.setPosition(0.98 if right else 0.02)
 
     def _top(self) -> float:
-        """The top of the scale, with space for the words above the peak and the other lines."""
+        """Return the top of the scale, in bytes, with room for the labels above the peak and the lines."""
         exploration = self._exploration
         shown, plain = exploration.shown, exploration.plain
         assert shown is not None and plain is not None

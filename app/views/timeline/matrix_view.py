@@ -270,7 +270,7 @@ class MatrixView(SpanKeys, QWidget):
                 self._choose(self._pressed_at, event.position())
             else:
                 self._go(event, select=False)
-        self._tell(event)
+        self._point_at(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         self._pressed_at = None
@@ -294,7 +294,7 @@ class MatrixView(SpanKeys, QWidget):
         begin, end = self._span.position(first), self._span.position(last + 1)
         self._span.choose((int(begin), int(end) - 1))
 
-    def _tell(self, event: QMouseEvent) -> None:
+    def _point_at(self, event: QMouseEvent) -> None:
         shown, inside = self._exploration.shown, self._area().contains(event.position())
         under = event.position() if inside and shown is not None else None
         if under != self._under:
@@ -346,7 +346,7 @@ _THIN = 3  # pixels; smaller cells of R are drawn larger
 
 
 class _Wanted(NamedTuple):
-    """A picture of some cells, in pixels of 1/96 inch, each of which has ``ratio`` pixels of the screen."""
+    """A picture to draw. ``width``, ``height``: in 1/96 inch. ``ratio``: screen pixels in each of these."""
 
     shown: ListedSchedule
     other: ListedSchedule | None
@@ -372,7 +372,7 @@ class _Wanted(NamedTuple):
         return [self.theme.color(role, a).rgba() for role, a in zip(roles, alphas, strict=True)]
 
     def thick(self, small: NDArray[np.uint8], least: int) -> NDArray[np.uint8]:
-        """Enlarge thin cells from 96 dots an inch: as thick on a dense screen."""
+        """Enlarge an image of 96 dots an inch; its thin cells are as thick on a dense screen."""
         large = images.thicken(images.enlarge(small, self.height, self.width), least)
         return images.enlarge(large, self.rows, self.columns)
 
@@ -384,7 +384,7 @@ def _computed_picture(of: _Wanted) -> QImage:
 
 
 def _held_picture(of: _Wanted) -> QImage:
-    """A pixel that stands for many cells is as dark as many of them are held."""
+    """Draw a pixel that stands for many cells the darker, the more of them are held."""
     strength = images.held_strength(of.shown.graph, of.shown.matrices, of.cells, of.rows, of.columns)
     shades = np.rint(strength * (_SHADES - 1)).astype(np.uint8)
     return _indexed(shades, of.colors(["held"] * _SHADES, range(_SHADES)))

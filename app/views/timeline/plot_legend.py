@@ -98,13 +98,13 @@ class CurveLegend(pg.GraphicsWidget):  # type: ignore[misc]
 
     def fit(self, width: float) -> int:
         """Take two lines where a note leaves little width; return the height."""
-        return self._take(2 if self._note and width < _ROOMY else 1)
+        return self._set_lines(2 if self._note and width < _ROOMY else 1)
 
     def fit_entries(self, width: float) -> int:
         lines = len(legend_lines(self._entries_of(), legend_metrics(QGuiApplication.font()), width))
-        return self._take(max(1, min(lines, _MOST_LINES)))
+        return self._set_lines(max(1, min(lines, _MOST_LINES)))
 
-    def _take(self, lines: int) -> int:
+    def _set_lines(self, lines: int) -> int:
         self._lines = lines
         self.setFixedHeight(HEIGHT * lines)
         return HEIGHT * lines
@@ -229,7 +229,7 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             painter.drawText(words, int(Qt.AlignmentFlag.AlignCenter), self._said(line, y < area.top()))
 
     def _pen_of(self, line: MemoryLine, place: int, lines: int) -> QPen:
-        """A pen for one of the ``lines`` at a height. Each draws a part of every dash."""
+        """Return the pen of one of several lines at the same height, which share the length of each dash."""
         role, dashes, width = _STYLES[line.kind]
         pen = QPen(self._theme.color(role), width, dashes)
         if lines > 1:

@@ -107,7 +107,7 @@ class CompareBar(QWidget):
         self.swap = called(push_button("⇄", edits.swap, "small"), "Swap A and B", "Swap A and B")
         stop = "Stop comparing"
         self.close_button = called(push_button("✕", lambda: edits.compare(None), "small"), stop, stop)
-        self._key = _Key(theme)
+        self._key = _ComparisonKey(theme)
         parts = (self._sentence, 1), self._key, self.swap, self.close_button
         self.setLayout(in_row(*parts, gap=8, edges=NO_EDGES))
         comparison.changed.connect(self._refresh)
@@ -127,9 +127,7 @@ class CompareBar(QWidget):
         self._refresh()
 
 
-class _Key(QWidget):
-    """Shows what the colours and hatches of a compared R and S mean."""
-
+class _ComparisonKey(QWidget):
     _ENTRIES = (
         ("only A", "forward", Qt.BrushStyle.FDiagPattern),
         ("only B", "backward", Qt.BrushStyle.BDiagPattern),
@@ -192,7 +190,7 @@ class LinesMenu(QMenu):
         entries = self._lines.cards
         chosen = choice.card if choice.card in {one.key for one in entries} else NO_CARD
         for entry in entries:
-            self._add(entry.words, entry.key == chosen, partial(self._take, entry.key), card=True)
+            self._add(entry.words, entry.key == chosen, partial(self._choose_card, entry.key), card=True)
 
     def _add(self, words: str, checked: bool, run: Callable[[], None], *, card: bool = False) -> None:
         entry = self.addAction(words)
@@ -202,7 +200,7 @@ class LinesMenu(QMenu):
         entry.setChecked(checked)
         entry.triggered.connect(lambda _=False: run())
 
-    def _take(self, card: str) -> None:
+    def _choose_card(self, card: str) -> None:
         choice = self._lines.choice
         choice.choose_card(card)
         if card not in (NO_CARD, DEVICE):

@@ -192,7 +192,7 @@ class BaseWindow(QMainWindow):
         return self._explorer
 
     def show_explorer(self) -> None:
-        """Taking in a graph and painting it in one turn would hold up the window."""
+        # Opening a graph and painting it in one turn of the event loop would freeze the window.
         if self._stack.currentWidget() is not self.explorer:
             self._stack.setCurrentWidget(self.explorer)
             self.explorer.turns.turn_page(self._stack)

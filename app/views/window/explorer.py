@@ -105,7 +105,7 @@ class Explorer(QWidget):
         exploration.standing_changed.connect(self._on_standing)
 
     def _docks(self) -> dict[str, PanelDock]:
-        """In a low one, a plot is scrolled instead of squeezed until its parts cover each other."""
+        # In a low dock, a plot scrolls; squeezed, its parts would cover each other.
         self.budget.setMinimumHeight(_LEAST_BUDGET)
         return {
             "layers": PanelDock(self.layers, "layers"),

@@ -38,8 +38,6 @@ _OPENED = f"Models and graphs (*.keras *.h5 *.json *.json.gz);;{RECORD_FILTER};;
 
 
 class MainWindow(BaseWindow):
-    """The window with its commands."""
-
     def _begin(self) -> None:
         self._opened: tuple[str, int] = "", 0
         self._column.insertWidget(0, self._command_bar())
@@ -138,7 +136,7 @@ class MainWindow(BaseWindow):
         }
 
     def _select_nothing(self) -> None:
-        """Leave the tour, else select no steps, else no op, else stop the solve."""
+        """Leave the tour, else deselect the steps, else the op, else stop the solve."""
         if self.tour.leave():
             return
         span = None if self.session.exploration.graph is None else self.explorer.span
@@ -296,7 +294,7 @@ class MainWindow(BaseWindow):
             self.statusBar().showMessage(self._said)
 
     def _on_message(self, text: str) -> None:
-        """Say where the playhead is when a menu or time has cleared the status bar."""
+        """Show the playhead's position again where Qt has cleared the status bar."""
         self.statusBar().setToolTip(text)  # whole, however narrow the window is
         if not text and self._said:
             self.statusBar().showMessage(self._said)

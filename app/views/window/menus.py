@@ -86,7 +86,7 @@ def _recent_menu(window: BaseWindow, records: RecentRecords) -> QMenu:
 
 
 def _qt_action(window: BaseWindow, entry: Action, run: Handler) -> QAction:
-    """Qt's undo stack enables its own two, and adds to their words what they undo."""
+    # Qt's undo stack enables its own two actions, and adds to their words what they undo.
     stack = window.what_ifs.stack
     if entry.when is EnabledIf.CAN_UNDO:
         made = stack.createUndoAction(window, entry.words)

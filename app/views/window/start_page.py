@@ -189,7 +189,7 @@ class ProfilingPanel(Panel):
         self._clock = every(self, 500, self._show_steps)
 
     def _on_cancel(self) -> None:
-        """An import of TensorFlow cannot be interrupted: the process ends within two seconds."""
+        # An import of TensorFlow cannot be interrupted: the process ends within two seconds.
         self._cancel.setEnabled(False)
         self._cancel.setText("Cancelling…")
         self.cancel_wanted.emit()
@@ -266,7 +266,7 @@ class SampleCard(QFrame):
 
 
 class _TwoCurves(QWidget):
-    """Draws the memory of keep-everything and of a schedule in a budget."""
+    """Draws the memory of the plain step and of a schedule within a budget."""
 
     def __init__(self, sample: ShownSample, theme: CurrentTheme) -> None:
         super().__init__()

@@ -156,7 +156,7 @@ def _beside(around: QRect, card: QSize, window: QRect) -> QPoint:
 
 
 class _Card(QFrame):
-    """Says what a stop shows, and goes on."""
+    """The text of one stop of the tour, and its buttons."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
@@ -193,7 +193,7 @@ class _Card(QFrame):
 
 
 class _Ring(QWidget):
-    """A frame around what a stop points at; the mouse goes through it."""
+    """A frame around what a stop points at; clicks go through it."""
 
     def __init__(self, window: BaseWindow) -> None:
         super().__init__(window)
