@@ -186,7 +186,6 @@ def step_budget_of(given: BudgetLike, peak_bytes: int = _LARGE_STEP) -> Budget:
 
 
 def _is_whole(given: object) -> bool:
-    """Whether ``given`` is a whole number; True and False are none."""
     if isinstance(given, float):
         return given.is_integer()
     return isinstance(given, Integral) and not isinstance(given, bool)

@@ -105,7 +105,7 @@ def _require_keras_archive(path: Path) -> None:
 
 
 def _require_plain_archive(path: Path, archive: zipfile.ZipFile) -> None:
-    """Raise where a part would be written outside, or is far larger than its archive."""
+    """Raise where a part would be unpacked outside the folder, or all are far larger than the archive."""
     for part in archive.infolist():
         if part.filename.startswith(("/", "\\")) or ".." in part.filename.replace("\\", "/").split("/"):
             raise ModelReadError(

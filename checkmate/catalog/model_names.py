@@ -147,7 +147,7 @@ def _suggest(spec: str) -> str:
 
 
 def _application_names() -> list[str]:
-    """Return the architectures that the installed Keras's source lists; none where it has another form."""
+    """Read the architectures from Keras's source, without an import; [] if the source has another form."""
     keras = importlib.util.find_spec("keras")
     if keras is None or keras.origin is None:
         return []

@@ -116,7 +116,6 @@ def _height(stairs: Sequence[tuple[float, float]], x: float) -> float:
 
 
 def _infeasible(chart: Chart, found: Curve, unit: int) -> None:
-    """Right of the zone, up to the smallest known schedule, nothing is known."""
     floor = max(chart.x[0], found.infeasible_below / unit)
     least = min((p.peak_bytes / unit for p in found.best), default=chart.x[1])
     chart.zone(chart.x[0], floor, PALE, "infeasible, proved")
@@ -169,7 +168,7 @@ def _baseline(chart: Chart, found: Curve, one: _Series, unit: int, labels: Label
 
 
 def _name(chart: Chart, found: Curve, one: _Series, unit: int, labels: LabelPlacer) -> None:
-    """Where all points are above the picture, the name is at the upper edge, with the extra cost."""
+    """Name a baseline at its last point; if all are above the picture, at the upper edge, with its cost."""
     shown = _inside(chart, found, one)
     text = ", ".join(one.names)
     if shown:

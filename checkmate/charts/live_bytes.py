@@ -65,7 +65,7 @@ def _legend(chart: Chart, *, same: bool, budget: bool, again: bool, fixed: bool)
 
 
 def _stairs(heights: NDArray[np.float64], width: int) -> list[tuple[float, float]]:
-    """Return at most ``_MOST`` stretches, each as high as its highest step."""
+    """Return the corners of at most ``_MOST`` stretches, each as high as its highest step."""
     count = len(heights)
     if not count:
         return []

@@ -176,7 +176,7 @@ class LabelPlacer:
         self._chart.write(round(best[0], 1), round(best[1], 1), words, color, best[2])
 
     def _covered(self, box: tuple[float, float, float, float]) -> float:
-        """Pixels outside the plot count more than taken ones."""
+        """Return how much of a label is covered, in pixels. Those outside the plot count ten times."""
         x0, y0, x1, y1 = box
         plot = self._chart
         inside = max(0.0, min(x1, plot.right) - max(x0, plot.left)) * max(

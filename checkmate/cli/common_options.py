@@ -50,7 +50,7 @@ def fixed_budget(text: str) -> int:
 
 @typed
 def positive(text: str) -> int:
-    if _whole(text) < 1:
+    if _parse_whole(text) < 1:
         raise ValueError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
@@ -71,7 +71,7 @@ def fraction(text: str) -> float:
     return value
 
 
-def _whole(text: str) -> int:
+def _parse_whole(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else -1
 
 
@@ -104,7 +104,7 @@ def device(text: str) -> str:
 @typed
 def window_size(text: str) -> tuple[int, int]:
     width, _, height = text.lower().partition("x")
-    if _whole(width) < 1 or _whole(height) < 1:
+    if _parse_whole(width) < 1 or _parse_whole(height) < 1:
         raise ValueError(f"{text!r} is not a window size; write it like 1600x1000")
     return int(width), int(height)
 
@@ -129,7 +129,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_target(
     parser: argparse.ArgumentParser, default: str = "XLA for a model compiled with jit_compile=True"
 ) -> None:
-    """``default`` says what does without it."""
+    """``default``: what the help says of a step without the option."""
     parser.add_argument(
         "--target",
         choices=[target.value for target in Target],
@@ -222,7 +222,7 @@ def search_options(options: argparse.Namespace) -> SolveOptions:
 
 
 def search_arguments(options: argparse.Namespace, report: Report, interrupt: Interrupt) -> dict[str, Any]:
-    """What searches for sizes within an extra cost take."""
+    """Return the arguments of a search for sizes within an extra cost."""
     return {
         "max_overhead": options.max_overhead,
         "options": search_options(options),
@@ -253,7 +253,7 @@ def add_graph(parser: argparse.ArgumentParser) -> None:
 
 
 def add_time_limit(parser: argparse.ArgumentParser, limit_s: float, what: str) -> None:
-    """``what``: what takes the seconds."""
+    """``what``: what the time limit is for, in words."""
     parser.add_argument("--time-limit", type=seconds, default=limit_s, help=f"{what} (default {limit_s:g})")
 
 

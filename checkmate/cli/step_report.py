@@ -89,11 +89,11 @@ def _run_by(found: VerificationReport) -> str:
 
 
 def _how_to_train(found: VerificationReport, directory: Path) -> str:
-    return found.runner.loading or f"try  {_python()} {shlex.quote(str(directory / 'train_example.py'))}"
+    return found.runner.loading or f"try  {_this_python()} {shlex.quote(str(directory / 'train_example.py'))}"
 
 
-def _python() -> str:
-    """How a shell in this folder starts the Python that runs this program."""
+def _this_python() -> str:
+    """Return the command that starts this Python from a shell in this folder."""
     found = shutil.which("python")
     if found and os.path.dirname(found) == os.path.dirname(sys.executable):
         return "python"
@@ -120,7 +120,6 @@ def _measured_lines(found: VerificationReport) -> list[str]:
 
 
 def _gradient_lines(found: VerificationReport) -> list[str]:
-    """The batch is named where it is not the step's own."""
     gradients, loss = found.gradients, found.loss
     own = gradients.get("compared", "gradients") != "gradients"
     if gradients["equal"] is None:
@@ -157,7 +156,7 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
 
 
 def _predicted(seconds: Mapping[str, float | None]) -> str:
-    """Where the machine's speed was different on the day of the profile, that prediction is said too."""
+    """Say both predictions where the machine's speed has changed since the profile."""
     profiled, today = seconds.get("predicted"), seconds.get("predicted_today")
     if profiled is None or today is None or not is_other_pace(today / profiled if profiled else 1.0):
         return format_seconds(profiled if today is None else today, none="not known")

@@ -56,7 +56,7 @@ _CHILD = "checkmate.doctor.child_entry"
 
 
 def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelled) -> Facts:
-    """A child that takes longer than ``limit_s`` is stopped; that is a fact too.
+    """A child process that takes longer than ``limit_s`` is stopped, and that is reported.
 
     Raises:
         CancelledError: the user cancelled; the children are gone.
@@ -172,7 +172,7 @@ def cards_of(listed: str) -> tuple[ListedCard, ...]:
 
 
 def libraries_here() -> tuple[Library, ...]:
-    """None in a bare checkout."""
+    """Empty in a checkout that is not installed."""
     return tuple(_wanted_by("checkmate-explorer", extra=""))
 
 

@@ -77,7 +77,7 @@ _UPGRADE_KERAS = "pip install --upgrade keras"
 
 
 def keras_line(probe: Probe) -> Line | None:
-    """None where it was not looked at."""
+    """None where Keras was not looked at."""
     error, found = probe.errors.get("keras"), probe.found.get("keras", {})
     if error is None and not found:
         return None
@@ -181,7 +181,7 @@ def missing_libraries(log: str) -> tuple[str, ...]:
 
 
 def gpu_line(facts: Facts) -> Line:
-    """It is never needed."""
+    """A GPU is never needed."""
     seen = facts.tensorflow.found.get("gpus")
     if seen:
         return _usable(facts, seen)
@@ -195,7 +195,7 @@ def gpu_line(facts: Facts) -> Line:
     if seen is None:
         text = f"{name} is there, but TensorFlow could not be asked about it."
         return GPU.limited(text, "see TensorFlow's line")
-    return _unseen(facts, name)
+    return _invisible(facts, name)
 
 
 def _usable(facts: Facts, seen: list[dict[str, object]]) -> Line:
@@ -232,8 +232,8 @@ def _driver(nvidia: Nvidia) -> Line:
     return GPU.limited(f"nvidia-smi fails: {nvidia.problem.rstrip('.')}.", mend)
 
 
-def _unseen(facts: Facts, name: str) -> Line:
-    """Reasons are tried in order of frequency."""
+def _invisible(facts: Facts, name: str) -> Line:
+    """Say why TensorFlow does not see a GPU; the most frequent reasons are tried first."""
     hidden = facts.environment.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and (not hidden.strip() or hidden.strip().startswith("-")):
         return GPU.limited(

@@ -162,7 +162,7 @@ def require_output_folder(directory: Path) -> None:
 
 
 def _why_not_writable(name: str, folder: Path) -> str:
-    """It is tried, since permissions do not tell."""
+    # Tried, because permissions do not tell.
     try:
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder):
             return ""
@@ -313,7 +313,7 @@ def staging(directory: Path) -> Iterator[Path]:
 
 
 def put_in_place(staged: Path, directory: Path) -> None:
-    """Move ``staged`` to ``directory``, at once where the system can; an earlier export is removed last.
+    """Move ``staged`` to ``directory``, atomically where the system can; an earlier export is removed last.
 
     Raises:
         ExportError: ``directory`` has other contents than an earlier export. OSError: it cannot be moved; the
@@ -341,7 +341,7 @@ def put_in_place(staged: Path, directory: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Exchange two folders at once; return whether the system could."""
+    """Swap two folders atomically; return whether the system can do that."""
     try:
         exchange = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):

@@ -84,7 +84,7 @@ def result_from_json(path: Path, data: Any, graph: Graph, where: str = "") -> So
 
 
 def _require_graph(fields: Fields, graph: Graph) -> None:
-    """By our digest, or else by the fingerprint that the file states."""
+    """Compare digests, or fingerprints where the file has no digest."""
     stated = fields.get("graph_fingerprint", str)
     digest = fields.get("graph_digest", str, None)
     matches = digest == graph.fingerprint if digest is not None else graph.accepts_fingerprint(stated)

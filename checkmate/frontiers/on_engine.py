@@ -88,8 +88,6 @@ def _least(
 
 
 class _Plan:
-    """One graph's tasks, and their answers."""
-
     def __init__(
         self,
         graph: Graph,

@@ -75,9 +75,9 @@ def trace(
 
 
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
-# Of the time, and at most so many seconds, for the least memory at any cost.
+# The time for the least memory at any cost: a share of the time limit, and at most so many seconds.
 _MINIMUM_SHARE, _MINIMUM_S = 0.1, 5.0
-# Of a budget's even share of the time, for its first solve, if more time later helps the solver.
+# The part of a budget's share of the time that its first solve gets, if a later solve can go on from it.
 _FIRST_SHARE = 0.6
 _REFINEMENTS = 3
 _LEAST_GAP = 1e-4  # smaller gaps count as this when time is divided in proportion to the gaps
@@ -123,8 +123,6 @@ def _explored(graph: Graph, solver: str, workers: int) -> Iterator[LiveSolver | 
 
 
 class _CurveSweep:
-    """One sweep: what is known so far, and the time left."""
-
     def __init__(
         self,
         graph: Graph,
@@ -209,7 +207,7 @@ class _CurveSweep:
         for budget in self._budgets:
             still = [b for b in self._budgets if b <= budget and self._is_open(b)]
             if budget in still:
-                self._ask(budget, share * self._left() / len(still))
+                self._improve(budget, share * self._left() / len(still))
 
     def _refine(self) -> None:
         for _ in range(_REFINEMENTS if self._again else 0):
@@ -217,7 +215,7 @@ class _CurveSweep:
             budgets = sorted(gaps, key=lambda budget: -gaps[budget])
             for place, budget in enumerate(budgets):
                 if self._is_open(budget):
-                    self._ask(budget, self._left() * gaps[budget] / sum(gaps[b] for b in budgets[place:]))
+                    self._improve(budget, self._left() * gaps[budget] / sum(gaps[b] for b in budgets[place:]))
 
     def _gap(self, budget: int) -> float:
         gap = self.frontier.answer(budget).gap
@@ -226,7 +224,7 @@ class _CurveSweep:
     def _left(self) -> float:
         return max(0.0, self._begun + self._options.time_limit_s - time.perf_counter())
 
-    def _ask(self, budget: int, seconds: float) -> None:
+    def _improve(self, budget: int, seconds: float) -> None:
         stop_if(self._cancelled)
         if seconds < SHORTEST_S:
             return

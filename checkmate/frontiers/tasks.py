@@ -200,7 +200,7 @@ class BaselineTask(GraphTask):
 
 
 def baseline_of(graph: Graph, name: str, data: Data) -> tuple[tuple[FrontierPoint, ...], str]:
-    """Return the schedules, and why there are none or fewer."""
+    """Return the schedules, and a note on why there are none or fewer."""
     points = [
         FrontierPoint(Schedule.of(graph, steps), peak, cost, budget, name, seconds)
         for steps, peak, cost, budget, seconds in data["points"]

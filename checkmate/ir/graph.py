@@ -305,7 +305,7 @@ class GraphBuilder:
         return Graph(self.name, tuple(self.ops), tuple(self.values), **fields)
 
 
-def _whole(number: object, what: str) -> None:
+def _require_whole(number: object, what: str) -> None:
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise GraphError(f"{what} is {number!r}, not a whole number")
     if number < 0:
@@ -315,10 +315,10 @@ def _whole(number: object, what: str) -> None:
 
 
 def _check_numbers(graph: Graph) -> None:
-    _whole(graph.fixed_bytes, "fixed_bytes")
+    _require_whole(graph.fixed_bytes, "fixed_bytes")
     total = graph.fixed_bytes
     for index, value in enumerate(graph.values):
-        _whole(value.bytes, f"values[{index}].bytes ({value.name!r})")
+        _require_whole(value.bytes, f"values[{index}].bytes ({value.name!r})")
         total += value.bytes
     for index, op in enumerate(graph.ops):
         if isinstance(op.cost, bool) or not isinstance(op.cost, (int, float, np.number)):
@@ -327,7 +327,7 @@ def _check_numbers(graph: Graph) -> None:
             raise GraphError(
                 f"ops[{index}].cost ({op.name!r}) is {op.cost}, not a finite number of at least 0"
             )
-        _whole(op.workspace_bytes, f"ops[{index}].workspace_bytes ({op.name!r})")
+        _require_whole(op.workspace_bytes, f"ops[{index}].workspace_bytes ({op.name!r})")
         total += op.workspace_bytes
     if total >= _LARGEST_TOTAL:
         raise GraphError(f"the sizes add up to {total} bytes, more than any memory")

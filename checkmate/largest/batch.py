@@ -77,7 +77,7 @@ def forward_cost(graph: Graph) -> float:
 
 
 def cost_limit(graph: Graph, max_overhead: float | None) -> float:
-    """By default everything once and the forward ops once more."""
+    """The default: the cost of computing everything once, and the forward ops once more."""
     if max_overhead is None:
         return graph.base_cost + forward_cost(graph)
     return math.inf if math.isinf(max_overhead) else graph.base_cost * (1 + max_overhead)
@@ -157,7 +157,7 @@ def _nothing(search: BatchSearch) -> NoScheduleError:
     return error
 
 
-# Of the time limit for each baseline; seconds for each of its solves, at most.
+# The share of the time limit that each baseline gets, and the most seconds for one of its solves.
 _BASELINE_SHARE, _BASELINE_S = 0.02, 1.0
 _GREEDY_SHARE = 0.1  # of the time limit
 _POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch reached
@@ -189,14 +189,14 @@ class BatchSearch:
     high: int = field(init=False)
     probes: int = field(init=False, default=0)
     baselines: dict[str, int | None] = field(init=False, default_factory=dict)
-    # Solvers whose bisection was cut by its time.
+    # Solvers whose time was up before their bisection ended.
     unfinished: set[str] = field(init=False, default_factory=set)
     plain_batch: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._cap = self.cost_limit * (1 + ROUNDING)
         self._pool: list[Found] = []
-        # By batch: of schedules that fit there, at the graph's own batch.
+        # By batch: a bound on the cost, at the graph's own batch, of every schedule that fits there.
         self._cost_bounds: dict[int, float] = {}
         self.high = self._most_by_need()
         plain = np.arange(self.scaling.graph.n, dtype=np.int32)
@@ -217,7 +217,7 @@ class BatchSearch:
             self._polish(begun + limit)
 
     def cost_bound(self) -> float:
-        """What no schedule that fits at the best batch costs less than, at the graph's own."""
+        """A proved bound: no schedule that fits at the best batch costs less, at the graph's own batch."""
         # A bound for a smaller batch holds too: what fits at the larger one fits there.
         known = (cost for batch, cost in self._cost_bounds.items() if batch <= self.best.batch)
         return max(known, default=self.scaling.graph.base_cost)
@@ -244,10 +244,10 @@ class BatchSearch:
             grew = found.batch > self.best.batch
             self.best = found
             if grew:
-                self._tell()
+                self._report_range()
         return found
 
-    def _tell(self) -> None:
+    def _report_range(self) -> None:
         self.report(
             Progress("solve", message=f"largest batch so far {self.best.batch}; none above {self.high}")
         )
@@ -315,19 +315,19 @@ class BatchSearch:
         )
 
     def _probe(self, batch: int, seconds: float) -> bool:
-        """Return whether a schedule within the cost fits at ``batch``, or none is proved to."""
+        """Return whether it is settled if a schedule within the cost fits at ``batch``."""
         limit = self._cap * self._factor(batch)
         bound = self._solve(batch, seconds, CostCapListener(limit, self.cancelled))
         if self.best.batch >= batch:
             return True
         if bound > limit or math.isinf(bound):  # where any cost is allowed, the second only
             self.high = min(self.high, batch - 1)
-            self._tell()
+            self._report_range()
             return True
         return False
 
     def _solve(self, batch: int, seconds: float, ear: CostCapListener) -> float:
-        """Ask once; return a proved lower bound on the cost at ``batch``, infinite where none fits."""
+        """Solve once; return a proved lower bound on the cost at ``batch``, infinite where nothing fits."""
         self.probes += 1
         graph = self.scaling.at(batch)
         start = min(
@@ -344,7 +344,7 @@ class BatchSearch:
         return bound
 
     def _polish(self, until: float) -> None:
-        """Look for the cheapest schedule at the batch that was reached. It looks as far as the time goes."""
+        """Use the time that is left to look for a cheaper schedule at the batch that was reached."""
         seconds = until - time.perf_counter()
         if seconds > LEAST_SLICE_S and self.best.cost > self.scaling.graph.base_cost and not self.cancelled():
             seconds = min(seconds, _POLISH_SHARE * self.options.time_limit_s)

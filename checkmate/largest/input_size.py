@@ -99,7 +99,7 @@ def max_input(
 
 @dataclass
 class _InputSizeSearch:
-    """``low`` has a schedule; the levels above ``high`` have none."""
+    """``low``: the largest level with a schedule; levels above ``high`` have none."""
 
     step: SizedStep
     budget: int
@@ -135,7 +135,7 @@ class _InputSizeSearch:
             limit = self.options.time_limit_s
             narrow(
                 lambda: (-self.high, -self.low),
-                lambda level, seconds: self._ask(-level, min(seconds, limit - self.spent)),
+                lambda level, seconds: self._solve(-level, min(seconds, limit - self.spent)),
                 limit_s=limit,
                 until=math.inf,  # a trace may take longer than all solves
                 over=lambda: self.low >= self.high or self.spent >= limit or self.cancelled(),
@@ -165,8 +165,8 @@ class _InputSizeSearch:
     def _largest(self, need: Callable[[int], int], top: int) -> int:
         """Return the largest level up to ``top`` whose need is within the budget; 0 for none.
 
-        Few are tried, as each may be a trace: need grows nearly as the area does. Halving takes over where
-        that leads nowhere.
+        Each level may cost a trace, so few are tried: need is guessed to grow as the area does. If some
+        guesses fail, the range is halved.
         """
         low, level, tries = 0, max(1, min(top, round(self.step.aspect[0] / STEP))), 0
         while low < top:
@@ -181,7 +181,7 @@ class _InputSizeSearch:
         return cost_limit(self.graph(level), self.max_overhead)
 
     def _take(self, level: int, steps: Steps) -> bool:
-        """Keep the schedule where it fits at ``level`` within budget and cost."""
+        """Keep the schedule if it fits a larger level; return whether one that fits ``level`` is known."""
         graph = self.graph(level)
         fits = simulate(graph, Schedule.of(graph, steps)).peak_bytes <= self.budget
         if fits and graph.cost[steps].sum() <= self._limit(level) * (1 + ROUNDING) and level > self.low:
@@ -190,8 +190,8 @@ class _InputSizeSearch:
             self.report(Progress("solve", message=f"largest input so far {height} x {width}"))
         return self.low >= level
 
-    def _ask(self, level: int, seconds: float) -> bool:
-        """Return whether it is known now if a schedule fits at ``level``; move ``low`` or ``high``."""
+    def _solve(self, level: int, seconds: float) -> bool:
+        """Solve at ``level``; move ``low`` or ``high``. Return whether it is settled if a schedule fits."""
         graph, limit = self.graph(level), self._limit(level) * (1 + ROUNDING)
         start = self.steps if self.low and alike(graph, self.graph(self.low)) else None
         if start is not None and self._take(level, start):

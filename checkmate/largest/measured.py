@@ -112,9 +112,8 @@ class MeasuredSize:
 
 @dataclass
 class _Measuring:
-    """``cancelled`` is also true when the time is up. ``allowed`` is what a schedule may need: the budget, or
-    less where the device has less.
-    """
+    """``cancelled``: also true when the time is up. ``allowed``: what a schedule may need, which is the
+    budget, or less where the device has less."""
 
     sizes: SizeSteps
     budget: int
@@ -196,9 +195,9 @@ class _Measuring:
         return measured, share
 
     def _room_for(self, size: int, error: CheckmateError) -> float:
-        """Return the share of ``size`` that the device should have room for.
+        """Return the share of ``size`` that should fit the device.
 
-        What ``error`` says is free is all that is allowed from now on.
+        The free bytes that ``error`` states limit all further sizes.
         """
         free, fixed = error.details.get("free_bytes"), error.details.get("fixed_bytes")
         if free is None or fixed is None or int(_SPARE * free) + fixed >= self.allowed:

@@ -72,7 +72,7 @@ class Reach:
         return self.plain.largest(budget_bytes, self.most)
 
     def fits(self, budget_bytes: int) -> int:
-        """The largest size at which a known schedule keeps the budget."""
+        """The largest size at which a known schedule keeps to the budget."""
         return max(one.largest(budget_bytes, self.most) for one in (self.plain, *self.others))
 
 
@@ -95,7 +95,7 @@ class InputLevels:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> InputLevels | None:
-        """Only a sample's input, or one whose shape the user gave, is known to be free."""
+        """None unless the input's size is known to be free: it is a sample's, or the user gave its shape."""
         told = graph.origin.request
         if not told or told.get("allow_code"):
             return None  # nothing is to run a model's own code without being asked for it
@@ -110,7 +110,7 @@ class InputLevels:
 
     @property
     def to_trace(self) -> tuple[int, ...]:
-        """Two further levels, so near that the step seldom is another there."""
+        """Two further levels, so near that the step there seldom has other ops."""
         return self.level + max(1, self.level // 4), self.level + max(2, self.level // 2)
 
     def at(self, level: int) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from checkmate.ir.arrays import read_only
 
 _INPUTS = "inputs"  # the part of the fixed bytes that holds the batch itself
 _LARGEST_TOTAL = 2**61  # bytes; a graph's sizes stay well inside int64
-# Of the origin; the rest was recorded at the batch that was traced.
+# Facts of the origin that hold at any batch; the others hold at the traced batch only.
 _KEPT_FACTS = ("loss", "optimizer", "notes", "built_from_layers")
 
 

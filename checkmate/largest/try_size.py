@@ -57,7 +57,7 @@ class CappedSolver:
         return cost_limit(graph, self.max_overhead) * (1 + ROUNDING)
 
     def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
-        """A schedule that costs too much is none."""
+        """A schedule that costs too much counts as none."""
         limit, seconds = self.limit(graph), min(_SOLVE_S, self.options.time_limit_s)
         options = replace(self.options, time_limit_s=seconds, start=None, gap=0.0)
         ear = CostCapListener(limit, self.cancelled)
@@ -126,7 +126,7 @@ def _first(
 def measure_small(
     request: ModelRequest, fixed_bytes: int, *, report: Report, cancelled: Cancelled
 ) -> tuple[MeterHistory, float]:
-    """Return what a small plain step tells of larger ones, and the seconds that it takes, warm."""
+    """Measure a small plain step; return what larger ones can be predicted from, and its warm seconds."""
     found = measure_fresh(
         request,
         None,

@@ -155,7 +155,7 @@ def free_bytes(kind: str, number: int = 0) -> int | None:
 
 
 def _within_limits() -> Iterator[int]:
-    """Yield what each limit leaves; at least one number."""
+    """Yield the bytes that each limit leaves; at least one number."""
     yield _UNLIMITED
     if sys.platform == "win32":
         return

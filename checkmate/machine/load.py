@@ -38,7 +38,7 @@ class Reading:
 
     @property
     def doubt(self) -> float:
-        """At most 1 is trustworthy."""
+        """Costs with a doubt of at most 1 can be trusted."""
         return max(self.load / self._most_load, self.spread / _WIDE_SPREAD)
 
     @property

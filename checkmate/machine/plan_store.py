@@ -116,7 +116,7 @@ class PlanStore:
         return None
 
     def keep(self, key: str, plan: KeptPlan) -> bool:
-        """Keep ``plan`` for ``key`` instead of another; return whether it is."""
+        """Store ``plan`` for ``key`` in place of another; return whether that succeeded."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             data = {
@@ -145,7 +145,7 @@ class PlanStore:
         return self.folder / f"{key[:40]}.json"
 
     def _remove_oldest(self, new: Path) -> None:
-        """Remove what is too much or was left half written; ``new`` stays, whatever the clock says."""
+        """Remove plans over the limits and unfinished files; ``new`` stays, even if the clock is wrong."""
         found: list[tuple[float, int, Path]] = []
         for path in self.folder.iterdir():
             try:

@@ -111,7 +111,6 @@ class Bfc:
         return None
 
     def _extend(self, size: int) -> _Chunk:
-        """Regions are mapped downwards: the newest is the lowest."""
         if self.capacity is not None:
             taken = bool(self._chunks)
             self._next_region = size if taken or size > self.capacity else self.capacity
@@ -123,6 +122,7 @@ class Bfc:
         length = self._next_region
         if not grown:
             self._next_region *= 2
+        # Regions are mapped downwards: the newest is the lowest.
         self._lowest -= length + _ALIGNMENT
         chunk = _Chunk(self._lowest, length)
         self._chunks[chunk.address] = chunk

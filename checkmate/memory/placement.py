@@ -138,7 +138,7 @@ class _Replay:
     allocator: Bfc
     fixed: list[_Block] = field(default_factory=list)
     blocks: list[_Block] = field(default_factory=list)
-    # Of each step: (bytes handed out, bytes asked for, free chunks, the largest, where a card's free end is).
+    # Per step: (bytes in chunks, bytes requested, free chunks, the largest of them, a card's free end).
     told: list[tuple[int, int, int, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class _Replay:
                 self._add(self._request(buffer, self._sizes[buffer], step, last))
         workspace = self.graph.ops[int(self.schedule.steps[step])].workspace_bytes
         scratch = self._request(WORKSPACE, workspace, step, step) if workspace else None
-        self._tell(step)
+        self._record(step)
         self._release(self._dying[step], step)
         if scratch is not None:
             self.blocks.append(scratch)
@@ -207,7 +207,7 @@ class _Replay:
         self._of[block.buffer] = block
         self.blocks.append(block)
 
-    def _tell(self, step: int) -> None:
+    def _record(self, step: int) -> None:
         free, end = self.allocator.free_chunks(), 0
         if self.allocator.capacity is not None and free:
             _, end = free.pop()  # all that is left of a card is its largest chunk

@@ -138,8 +138,8 @@ def _spec(tensor: Any, batch_size: int) -> ArraySpec:
 
 
 def _inputs_of_subclassed(model: Any, request: ModelRequest) -> Inputs:
-    """Take ``--input-shape``, else the shapes that the model was built with; vectors are ids if it embeds
-    any."""
+    """Take the requested input shape, else the one that the model was built with. A vector holds token ids if
+    the model has an embedding."""
     shapes: Any = None if request.input_shape is None else (None, *request.input_shape)
     if shapes is None:
         shapes = (model.get_build_config() or {}).get("input_shape")
@@ -184,8 +184,8 @@ def _shape_hint(shape: Sequence[int | None], *, tokens: bool) -> str:
 
 
 def _vocabulary(model: Any, tensor: Any, spec: ArraySpec) -> int:
-    """Return how many ids are legal in an input; 0 where its values are no ids. It is the size of the
-    smallest table that reads the input, directly or inside a layer; 2 for other integers."""
+    """Return how many token ids are legal in an input; 0 if it holds no ids. That is the size of the smallest
+    embedding that reads the input, directly or inside a layer; 2 for other integers."""
     sizes = [size for layer in readers(model, tensor) if (size := _embedding_size(layer))]
     if not sizes and spec.is_integer:
         # Some layer lies between the input and the tables. An id of the smallest table is legal in all.

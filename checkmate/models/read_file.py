@@ -102,7 +102,7 @@ def _load(path: Path, readable: Path, kind: str, request: ModelRequest) -> Any:
 
 
 def _read_errors() -> tuple[type[BaseException], ...]:
-    """Return the errors of reading; where Keras uses TensorFlow, its own too."""
+    """Return the errors that reading may raise; if TensorFlow is loaded, its own too."""
     tensorflow = sys.modules.get("tensorflow")
     return _READ_ERRORS if tensorflow is None else (*_READ_ERRORS, tensorflow.errors.OpError)
 

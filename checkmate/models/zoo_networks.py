@@ -219,7 +219,6 @@ _SIDE = 64
 
 
 def _features(x: Any, *, norm: bool = True, policy: Any = None, **convolution: Any) -> Any:
-    """Return two stages of residual blocks, with 32 and 64 filters."""
     options = {"dtype": policy} if policy is not None else {}
     for filters in (32, 64):
         x = layers.Conv2D(filters, 3, padding="same", **convolution, **options)(x)

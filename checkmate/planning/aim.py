@@ -98,7 +98,7 @@ class Aim:
             return
         self._floor = max(self._floor, self.target)
         if self._high is None:
-            # What is shown on top for other schedules need not be what it is for this one.
+            # The meter's excess over the requested bytes may be smaller for this schedule than for others.
             self.settled = self.target >= self._whole
             self.target = max(self.target, self._whole)
             return
@@ -106,7 +106,7 @@ class Aim:
         self.settled = self.target - self._floor <= self._move
 
     def _lower(self, reading: Reading) -> None:
-        """Aim lower by what was too much, or halfway where no schedule was found that low."""
+        """Lower the target by the excess, or halfway to the floor if that would be below the floor."""
         reached = min(reading.target, reading.requested)
         lower = reached - max(int((reading.shown - self.room) / self._rate), self._move)
         self.target = lower if lower > self._floor else (self._floor + reached) // 2
@@ -124,6 +124,6 @@ class Aim:
         self.target = aim
 
     def _can_gain(self) -> bool:
-        """What fits will hardly be cheaper than the cheapest that was solved for more and is over."""
+        """A schedule that fits hardly costs less than the cheapest that was solved for more and is over."""
         least = self._base_cost if self._high is None else self._least_cost
         return self._best_cost - least > self._worth * self._base_cost

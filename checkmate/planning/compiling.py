@@ -34,10 +34,10 @@ _MOST_WHOLE = 4  # schedules of whole segments that are compiled
 _USED = 0.95  # of the room: a schedule that takes as much is good enough
 _LEAST_PATIENCE = 1 / 16  # of the time limit, that a solve gets
 _LEAST_SOLVES, _NEAR_LEAST = 5, 0.02  # for the least memory; of what is known: less is not looked for
-# Of the plain step's cost: where recomputing costs less, it is tried before all steps are tied.
+# A share of the plain step's cost: if recomputing costs less, it is tried before all steps are made to wait.
 _WORTH = 0.03
-# Of the plain step's cost: what fits may cost so much more than a schedule that requests what the step may
-# hold, and no other group of ways is tried.
+# A share of the plain step's cost: if what fits costs no more than this above the cheapest schedule for the
+# room, no other group of ways is tried.
 _GOOD = 0.15
 _SLOW_S = 10.0  # of a compilation: users are told what is to come
 
@@ -50,7 +50,7 @@ def _most(compiler: Compiler[Way, Made]) -> int:
 
 
 def _slow_to_compile(seconds: float, most: int) -> str | None:
-    """Say what is to come where the plain step took ``seconds`` to compile; None: it was quick."""
+    """Return a sentence on how long compiling may take; None if compiling the plain step was quick."""
     if seconds < _SLOW_S:
         return None
     return (
@@ -202,10 +202,9 @@ class CompiledSearch(Generic[Way, Made]):
         return GroupSearch(self, self._solves_of(compiler), room, compiler, most)
 
     def _search_all(self, searches: Sequence[GroupSearch[Way, Made]], room: int) -> None:
-        """Search with one group of ways after another, until what fits is good. The order alone comes first,
-        in all of them: it recomputes nothing. Where only a later group holds it, that is good enough if
-        recomputing costs about as much as the ties of all steps.
-        """
+        """Search with one group of ways after another, until a good schedule fits. First, all groups try the
+        order alone, which recomputes nothing. If it fits only in a later group, it is good enough where
+        recomputing would cost about as much as making all steps wait."""
         for search in searches if len(searches) > 1 else ():
             search.try_order_alone()
             if search.fitting and (search is searches[0] or self._least_cost(room) >= 1 + _WORTH):
@@ -220,7 +219,7 @@ class CompiledSearch(Generic[Way, Made]):
                 return
 
     def _least_cost(self, room: int) -> float:
-        """Return the cost, in plain steps, of a schedule that requests what the step may hold."""
+        """Return the cost, in plain steps, of a schedule that requests no more than ``room``."""
         graph = self._step.graph
         asked = self._solves_of(self._step.compilers[0]).within(graph.fixed_bytes + room)
         return 1.0 if asked is None else float(simulate(graph, asked).cost) / graph.base_cost
@@ -232,12 +231,12 @@ class CompiledSearch(Generic[Way, Made]):
         return self._solves[key]
 
     def _fitting(self, room: int) -> list[Compiled[Way, Made]]:
-        """Return what keeps the budget, what probably takes the least time first."""
+        """Return what keeps to the budget, the one that is probably fastest first."""
         found = [each for each in self.tried if each.temporary <= room]
         return sorted(found, key=lambda each: (each.price, each.temporary))
 
     def _best(self, room: int) -> Compiled[Way, Made] | None:
-        """Return the first that keeps the budget as it will run, else the smallest; None: the plain step."""
+        """Return the first that still fits when finished, else the smallest; None: the plain step."""
         for each in self._fitting(room):
             finished = self._finished(each)
             if finished.temporary <= room:
@@ -271,9 +270,8 @@ class CompiledSearch(Generic[Way, Made]):
         )
 
     def _result_of(self, schedule: Schedule, results: Sequence[SolveResult]) -> SolveResult:
-        """Return what solving gave ``schedule``; else it is the plain order. What was proved of a graph of
-        the same ops that counts less does not hold for the step's own.
-        """
+        """Return the solver's result for ``schedule``; if it has none, this is the plain order. A proof for a
+        graph that counts fewer bytes does not hold for the step's own graph."""
         graph = self._step.graph
         for result in results:
             if result.schedule is None or not schedule.same_steps(result.schedule):
@@ -324,7 +322,7 @@ class GroupSearch(Generic[Way, Made]):
             self._try(closest.schedule, self.compiler.ways, near)
 
     def _order_fits(self) -> bool:
-        """Whether a schedule without recomputations fits, in a way that takes no longer."""
+        """Whether a schedule without recomputations fits, in a way that takes no extra time."""
         return any(
             not each.schedule.recomputations and self.compiler.extra(each.way) <= 0.0 for each in self.fitting
         )
@@ -373,7 +371,7 @@ class GroupSearch(Generic[Way, Made]):
                 break
 
     def _try_whole(self) -> None:
-        """Try schedules of whole segments, while they are cheaper than what fits."""
+        """Try schedules that recompute whole segments, as long as they are cheaper than what fits."""
         most, rate, left = int(_NEAR_WHOLE * self.room / min(1.0, self.compiler.rate)), 0.0, _MOST_WHOLE
         for schedule in self.solves.whole(self.graph.fixed_bytes + most):
             replayed = simulate(self.graph, schedule)
@@ -387,9 +385,8 @@ class GroupSearch(Generic[Way, Made]):
             left, rate = left - 1, min(rate or math.inf, found.temporary / requested)
 
     def _try(self, schedule: Schedule, ways: Sequence[Way], near: float | None = None) -> Compiled[Way, Made]:
-        """Compile a schedule in one way after another; return the smallest. It ends with the first that keeps
-        the budget, or is far over it. The ways come first that took the least of the schedules before.
-        """
+        """Compile a schedule in one way after another; return the smallest. End with the first that keeps to
+        the budget or is far over it. Ways that needed least memory for earlier schedules come first."""
         found = [each for each in self.tried if schedule.same_steps(each.schedule) and each.way in ways]
         for way in sorted(ways, key=self._wins, reverse=True):
             smallest = min((each.temporary for each in found), default=None)
@@ -402,7 +399,7 @@ class GroupSearch(Generic[Way, Made]):
         return min(found, key=lambda each: each.temporary)
 
     def _wins(self, way: Way) -> int:
-        """Count the schedules of which a way took less than another way."""
+        """Count the schedules for which ``way`` needed less memory than some other way."""
         others = [each for each in self.tried if each.way != way]
         return sum(
             any(

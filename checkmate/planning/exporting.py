@@ -84,7 +84,7 @@ class StepPlanning:
     def _arranged(
         self, step: MeteredStep, result: SolveResult, allowed: int
     ) -> tuple[SolveResult, tuple[str, ...]]:
-        """Return another order of what should show too much, and a note on that."""
+        """Reorder a schedule that is predicted to exceed ``allowed``; return it with a note."""
         expected = step.replica.predicted(result.require_schedule().steps.tolist())
         if expected <= allowed:
             return result, ()

@@ -160,7 +160,7 @@ class PredictedSearch:
 
     @property
     def _goal(self) -> int:
-        """What a schedule that fits should show by prediction."""
+        """The largest peak that may be predicted for a schedule that fits."""
         return self._allowed - self._surplus
 
     def given(self, first: SolveResult) -> Candidate | None:
@@ -206,7 +206,7 @@ class PredictedSearch:
         return Reading(candidate.target, requested, candidate.expected, candidate.cost)
 
     def _arranged(self, result: SolveResult) -> tuple[SolveResult, int]:
-        """Return a result that should fit if its steps can be arranged so, and what it should show."""
+        """Reorder a schedule that is predicted not to fit; return the better one and its predicted peak."""
         expected = self._predicted(result)
         if expected <= self._goal:
             return result, expected
@@ -225,7 +225,7 @@ class PredictedSearch:
         return self._replica.predicted(result.require_schedule().steps.tolist())
 
     def _solved(self, target: int) -> SolveResult | None:
-        """Return what solving for ``target`` gave; None where one op needs more."""
+        """Solve for ``target`` bytes; return None where a single op needs more."""
         stop_if(self._solver.cancelled)
         sentence = f"solving for {format_bytes(target)} (attempt {self._round})"
         self._solver.report(Progress("solve", message=sentence))

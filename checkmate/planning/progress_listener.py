@@ -72,12 +72,12 @@ class FollowingMemory(Following):
 
     def smaller(self, steps: Sequence[int], peak_bytes: int, cost: float) -> None:
         self._peak = peak_bytes
-        self._tell(f", {format_overhead(cost, self._base_cost)}")
+        self._report_range(f", {format_overhead(cost, self._base_cost)}")
 
     def bound_bytes(self, lower_bound_bytes: int, assumptions: tuple[str, ...]) -> None:
         self._bound = lower_bound_bytes
-        self._tell()
+        self._report_range()
 
-    def _tell(self, cost: str = "") -> None:
+    def _report_range(self, cost: str = "") -> None:
         sentence = f"least so far {format_bytes(self._peak)}{cost}; none below {format_bytes(self._bound)}"
         self._report(Progress("solve", message=sentence))

@@ -60,9 +60,9 @@ class ScheduleSolver:
     def _solve_counted(
         self, graph: Graph, budget_bytes: int, options: SolveOptions, heard: Listener
     ) -> SolveResult:
-        """Make about as many moves as the limit has time for; only a far slower machine meets the limit.
-        Where they find nothing, ``auto`` is asked, which also proves that there is none.
-        """
+        """Search by a number of moves, so that the same request gives the same schedule: only far slower
+        machines reach the time limit. If nothing is found, ``auto`` searches, which can also prove that
+        nothing fits."""
         moves = max(1, min(int(options.time_limit_s * _PER_SECOND / graph.n), _PER_PAIR * graph.n**2))
         found = self._solved("local-search", graph, budget_bytes, replace(options, moves=moves), heard)
         return (
@@ -92,7 +92,7 @@ class ScheduleSolver:
         """Raise a BudgetBelowMinimumError where no schedule can come near ``budget``, before anything is
         measured.
         """
-        # Measuring may correct a size, so some op must need more by itself, and by far.
+        # Measuring may still correct a size, so refuse only if some op needs far more by itself.
         if budget.bytes_ is not None and budget.bytes_ < _HOPELESS * working_set_bound(graph).bytes:
             error = below_minimum(graph, budget.bytes_)
             assert error is not None

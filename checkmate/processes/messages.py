@@ -222,7 +222,7 @@ def encode_frame(header: dict[str, Any], body: bytes = b"") -> bytes:
 
 @cache
 def _layout(kind: type) -> tuple[str, dict[str, Any]]:
-    """The field that is the frame's body, empty where none is, and all others with their types."""
+    """Return the field that is the frame's body, "" for none, and the types of all other fields."""
     raw = [name for name, hint in hints_of(kind).items() if hint is bytes]
     if len(raw) > 1:
         raise TypeError(f"{kind.__name__} has more than one body: {', '.join(raw)}")

@@ -110,7 +110,7 @@ def probe(
 
 
 class _PipeReader:
-    """Read a pipe to its end in a thread. No file is needed: perhaps no folder is writable."""
+    """Reads a pipe to its end in a thread. A file is no alternative: perhaps no folder is writable."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._parts: list[bytes] = []
@@ -119,7 +119,7 @@ class _PipeReader:
         self._thread.start()
 
     def text(self) -> str:
-        """All that was written; a process that the child left behind may hold the pipe."""
+        """Do not wait for the pipe's end: a process that the child left behind may hold it open."""
         self._thread.join(_LEFT_BEHIND_S)
         return b"".join(self._parts).decode("utf-8", "replace")
 

@@ -197,7 +197,7 @@ def _read_line(
     found: Allocators,
     most: int,
 ) -> None:
-    """A thread's time stands before or after its events."""
+    # A line's start time may come before or after its events.
     begin_ps, read = 0, list[tuple[Events, int]]()
     for number, value, start, end in fields(data, *where):
         if number == _LINE_TIME_NS:
@@ -256,7 +256,7 @@ def _append(told: dict[str, int | float | str], sign: int, offset_ps: int, found
     found.count += 1
     events.time_ps.append(offset_ps)
     events.sign.append(sign)
-    events.address.append(_bits(told.get("addr", 0)) & _MASK)
+    events.address.append(_unsigned(told.get("addr", 0)) & _MASK)
     for column, name in (
         (events.requested, "requested_bytes"),
         (events.allocated, "allocation_bytes"),
@@ -264,19 +264,19 @@ def _append(told: dict[str, int | float | str], sign: int, offset_ps: int, found
         (events.reserved, "bytes_reserved"),
         (events.most, "peak_bytes_in_use"),
     ):
-        column.append(_whole(told.get(name, 0)))
-    events.fetchable.append(_whole(told["bytes_available"]) if "bytes_available" in told else -1)
+        column.append(_as_int64(told.get(name, 0)))
+    events.fetchable.append(_as_int64(told["bytes_available"]) if "bytes_available" in told else -1)
     events.op.append(found.number_of(str(told.get("tf_op", ""))))
     return events
 
 
-def _bits(value: int | float | str) -> int:
-    """Some releases write numbers as text."""
+def _unsigned(value: int | float | str) -> int:
+    # Some releases write numbers as text.
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < 21 else 0
     return int(value) if 0 <= value <= _ALL_BITS else 0
 
 
-def _whole(value: int | float | str) -> int:
-    bits = _bits(value)
+def _as_int64(value: int | float | str) -> int:
+    bits = _unsigned(value)
     return min(bits, _LARGEST) if bits <= _MASK else 0

@@ -182,7 +182,7 @@ def explain_below_bound(graph: Graph, budget_bytes: int, need: WorkingSet) -> st
 
 
 def _held_across(graph: Graph) -> dict[int, NDArray[np.bool_]]:
-    """Per owner of a buffer made once, bool[n]: it is live while the op first runs, in any schedule."""
+    """Per owner of a buffer made once, bool[n]: whether every schedule holds it while the op first runs."""
     return {
         owner: members(across, graph.n)
         for owner, across in forced_across(graph, *closures(graph)).items()

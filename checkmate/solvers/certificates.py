@@ -184,7 +184,7 @@ class CaseProof:
 
 @dataclass
 class _Case:
-    """A case, what its sum proves, and the two that it was split into."""
+    """A case of the proof, the bound that it proves, and the two cases that it was split into."""
 
     known: dict[Var, int]
     result: CaseResult

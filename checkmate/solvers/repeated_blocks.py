@@ -127,7 +127,7 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class _Gap:
-    """Ops that go: ``start`` to before ``stop``, of a section's ``period``."""
+    """Ops to cut out: ``start`` to before ``stop``, in a section of blocks with ``period`` ops each."""
 
     start: int
     stop: int
@@ -188,9 +188,9 @@ def _backward_gap(graph: Graph, repeats: Repeats, forward: _Gap, away: int) -> _
 
 
 def _without(graph: Graph, gaps: tuple[_Gap, _Gap], after: int) -> tuple[Graph, NDArray[np.int64]]:
-    """Return the graph without the gaps, and which ops stayed; GraphError if what is left is not a step.
+    """Return the graph without the gaps, and the ops that stay; GraphError if what is left is not a step.
 
-    From op ``after`` on, what only reads from the gaps goes too: the updates of the blocks that went.
+    From op ``after`` on, ops that only read from the gaps are cut out too: they update the removed blocks.
     """
     gone = np.zeros(graph.n, np.bool_)
     for gap in gaps:

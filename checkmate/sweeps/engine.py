@@ -221,7 +221,7 @@ class DaskPool(Pool):
         self.require_open()
         if time.monotonic() > self._ask_again:
             self._ask_again = time.monotonic() + _ASK_S
-            self._threads = self._ask()
+            self._threads = self._count_threads()
         return self._threads
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Any:
@@ -248,7 +248,7 @@ class DaskPool(Pool):
         for name, level in self._levels.items():
             logging.getLogger(name).setLevel(level)
 
-    def _ask(self) -> int:
+    def _count_threads(self) -> int:
         try:
             return sum(self._client.ncores().values())
         except (TimeoutError, OSError, RuntimeError):

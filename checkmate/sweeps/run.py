@@ -130,7 +130,7 @@ class _TaskSweep:
 
     def work(self) -> None:
         if self._waiting:
-            self._tell("start" if not self.swept.reused else f"{self.swept.reused} from the journal")
+            self._say("start" if not self.swept.reused else f"{self.swept.reused} from the journal")
         while self._waiting or self._out:
             if self._cancelled():
                 self.swept.cancelled = True
@@ -138,7 +138,7 @@ class _TaskSweep:
             self._send()
             ended = [key for key, result in self._out.items() if result.done()]
             for key in ended:
-                self._take(key, self._out.pop(key))
+                self._collect(key, self._out.pop(key))
             if not ended:
                 time.sleep(_POLL_S)
 
@@ -148,7 +148,7 @@ class _TaskSweep:
             self._out[key] = self._pool.submit(work, (checkmate.__version__, self._tasks[key]))
             self.swept.at_once = max(self.swept.at_once, len(self._out))
 
-    def _take(self, key: str, result: Future[Data]) -> None:
+    def _collect(self, key: str, result: Future[Data]) -> None:
         task = self._tasks[key]
         try:
             data: Data = result.result()
@@ -166,7 +166,7 @@ class _TaskSweep:
         if self._journal is not None:
             self._journal.add(key, task.name, data)
         self.swept.answers[key] = data
-        self._tell(task.name)
+        self._say(task.name)
 
     def _lose(self, task: Task) -> None:
         self.swept.lost += 1
@@ -176,12 +176,12 @@ class _TaskSweep:
             self._fail(task, f"its worker was lost{times}, perhaps because memory ran out")
             return
         self._waiting.appendleft(task.key)
-        self._tell(f"{task.name}: its worker was lost; trying again")
+        self._say(f"{task.name}: its worker was lost; trying again")
 
     def _fail(self, task: Task, why: str) -> None:
         self.swept.failures[task.key] = why
-        self._tell(f"{task.name}: {why}")
+        self._say(f"{task.name}: {why}")
 
-    def _tell(self, what: str) -> None:
+    def _say(self, what: str) -> None:
         done = len(self.swept.answers) + len(self.swept.failures)
         self._report(Progress("sweep", done, len(self._tasks), f"{what} ({done} of {len(self._tasks)})"))

@@ -44,7 +44,7 @@ from checkmate.workers.window_messages import (
     SolveEnded,
 )
 
-# Seconds of work on other budgets, for a question: so many, and so many more per op.
+# Seconds of work on other budgets after each question, and further seconds per op.
 _FILL_S, _FILL_PER_OP_S = 120.0, 0.06
 
 
@@ -98,19 +98,19 @@ class LiveQuestion(FrontierListener):
         """Work a bit on other budgets; False if nothing is left, or no time."""
         if self._state in (FillState.DONE, FillState.RESTING):
             return False
-        self._tell(FillState.WORKING)
+        self._send_state(FillState.WORKING)
         begun = time.perf_counter()
         if not self.live.idle(busy):
-            self._tell(FillState.DONE)
+            self._send_state(FillState.DONE)
         self._left -= time.perf_counter() - begun
         if self._left <= 0 and self._state is FillState.WORKING:
-            self._tell(FillState.RESTING)
+            self._send_state(FillState.RESTING)
         return True
 
     def fill_again(self) -> None:
         self._left, self._state = self._fill_s, None
 
-    def _tell(self, state: FillState) -> None:
+    def _send_state(self, state: FillState) -> None:
         if state is not self._state:
             self._state = state
             self._send(Filling(self._question, state))

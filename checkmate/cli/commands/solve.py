@@ -26,7 +26,7 @@ from checkmate.solvers.registry import find_solver
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import Budget
 
-# Of the time limit, and at most so many seconds, to find the least memory for ``--budget min``.
+# The time to find the least memory for ``--budget min``: a share of the limit, and at most so many seconds.
 _MINIMUM_SHARE, _MINIMUM_S = 0.2, 5.0
 
 

@@ -102,7 +102,7 @@ class _SegmentGraph:
         self._passing = buffer_bytes(graph, passing)
 
     def smaller_plans(self, until: float, cancelled: Cancelled) -> Iterator[list[int]]:
-        """Yield plans, ops of the small graph, that leave ever less live across the middle."""
+        """Yield plans (ops of ``small``) that leave fewer and fewer bytes live across the middle."""
         timeline = simulate(self.small, Schedule.plain(self.small))
         peak, most = timeline.peak_bytes, int(timeline.live_bytes[self._middle]) - self._arriving
         least = buffer_bytes(self._graph, self._passing_out())
@@ -120,7 +120,7 @@ class _SegmentGraph:
                 yield found.steps.tolist()
 
     def piece(self, plans: Sequence[list[int]]) -> SegmentOptions:
-        """Return the options of the plans for which no other is at least as good in everything."""
+        """Return the options of the plans, without those that another is no worse than in anything."""
         made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs}
         reused = frozenset(self._read_back(plans[0]) & self._passing_out() & made)
         options: list[SegmentOption] = []
@@ -172,10 +172,10 @@ class _SegmentGraph:
         return set(self._chain.across[self._index] - before)
 
     def _add_middle(self) -> int:
-        """Add the op that stands for everything until the segment is reversed.
+        """Add the op that stands for all ops between the segment's forward and backward pass.
 
-        It reads all that passes out of the segment, and writes what the backward ops find, whose bytes are
-        returned.
+        It reads all that passes out of the segment, and writes what the backward ops read from later
+        segments; the bytes of that are returned.
         """
         late = self._chain.late
         touched = dict.fromkeys(v for op in self._segment.backward for v in self._graph.ops[op].inputs)

@@ -155,7 +155,7 @@ def _type(value: Any) -> str:
 
 
 def _slots(value: Any) -> tuple[int, ...]:
-    # As numba passes them: an array has two owners that nobody asks for, and its facts.
+    # As numba passes them: an array is two unused owner pointers, then its facts.
     if isinstance(value, np.ndarray):
         address: int = value.__array_interface__["data"][0]
         return (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)

@@ -191,7 +191,7 @@ class _Intervals:
 
 
 def _give_hint(of: _Intervals, steps: list[int]) -> None:
-    """Hint every start, literal and end, but not take-overs; nothing with more computations than allowed."""
+    """Hint every start, literal and end, but no take-overs; nothing if an op runs more often than allowed."""
     hint = of.model.add_hint
     events: dict[int, list[int]] = defaultdict(list)
     stage = 0

@@ -188,7 +188,7 @@ class _IntervalRun(GivenOrderRun):
             sentence = f"{sentence}, too many (at most {MOST_COVERS:,}); choose another solver"
             return self.without_schedule(SolveStatus.LIMIT, sentence, {"engine_status": "not started"})
         self._take_start()
-        engine_status = "not started" if self.is_proved() else self._ask()
+        engine_status = "not started" if self.is_proved() else self._solve_once()
         if self.best:
             return self._finished(self.best, engine_status)
         return self.nothing_found(
@@ -207,7 +207,7 @@ class _IntervalRun(GivenOrderRun):
         if found.fits:
             self.take_in_stages(found.steps.tolist())
 
-    def _ask(self) -> str:
+    def _solve_once(self) -> str:
         hint = self.best or []
         if hint and max(Counter(hint).values()) > self._copies:
             hint = []

@@ -236,7 +236,7 @@ class _TightMilpRun(GivenOrderRun):
 
 
 class _GivenOrder(Listener):
-    """Takes from the order-free search what can be stated in stages of the given order."""
+    """Passes on schedules of the order-free search that can be stated in stages of the given order."""
 
     def __init__(self, run: _TightMilpRun) -> None:
         self._run = run

@@ -99,13 +99,13 @@ class _BestDescribed(ProofListener, ForwardingListener):
         self._cost = math.inf
         start = options.start
         if start is not None and problem.graph.accepts_fingerprint(start.graph_fingerprint):
-            self._take(np.array(start.steps, np.int32))
+            self._keep_if_better(np.array(start.steps, np.int32))
 
     def described(self, steps: Steps) -> None:
-        if len(np.unique(steps)) == self._problem.graph.n and self._take(steps):
+        if len(np.unique(steps)) == self._problem.graph.n and self._keep_if_better(steps):
             self.incumbent(steps.tolist(), self._cost)
 
-    def _take(self, steps: Steps) -> bool:
+    def _keep_if_better(self, steps: Steps) -> bool:
         timeline = simulate(self._problem.graph, Schedule.of(self._problem.graph, steps))
         better = timeline.peak_bytes <= self._problem.budget_bytes and timeline.cost < self._cost
         if better:

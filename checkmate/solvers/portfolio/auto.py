@@ -69,7 +69,7 @@ class Run:
         self._bound, self._cuts, self._programs = max(problem.graph.base_cost, bound), 0, 0
         self._asked = False  # until then, what the prover knows is of the budget before
         if options.workers > 1:
-            self._ask(options.time_limit_s)
+            self._start_prover(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: SequenceSearch = first_search(
             problem, self._scaled, options, listener, until=self._until, known=self._from_repeats()
@@ -156,7 +156,7 @@ class Run:
     def _wait_for_prover(self, seconds: float) -> None:
         if self._over():
             return
-        self._ask(seconds)
+        self._start_prover(seconds)
         self._share_best()
         while not self._over() and not self._prover.state().over:
             time.sleep(_POLL_S)
@@ -211,7 +211,7 @@ class Run:
             or self._prover_state().bound > self._bound
         )
 
-    def _ask(self, seconds: float) -> None:
+    def _start_prover(self, seconds: float) -> None:
         workers = max(1, self._options.workers - (1 if self._options.workers == 2 else 2))
         self._asked = True
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
@@ -260,7 +260,7 @@ class Run:
             self._second.start()
         else:
             self._second.stop()
-            self._ask(self._until - now)
+            self._start_prover(self._until - now)
             self._share_best()
 
     def _take_news(self) -> None:

@@ -148,7 +148,7 @@ class LiveSolver:
         return replace(result, status=status, lower_bound=min(best, result.cost))
 
     def _infeasible(self, budget_bytes: int) -> SolveResult:
-        """The statistics ``tightest_…`` say which op, or what is kept at the end, needs too much."""
+        """The statistics ``tightest_…`` name the op, or the values kept at the end, that need too much."""
         error = below_minimum(self.graph, budget_bytes)
         need = run_once_bound(self.graph)
         sentence = NOTHING_FITS
@@ -225,9 +225,9 @@ class LiveSolver:
         return True
 
     def _published(self) -> Iterator[FrontierPoint | None]:
-        """Yield each schedule of the published methods once, or None after a bit of work without a new one.
+        """Yield the schedules of the published methods once each, and None after work without a new one.
 
-        A bit that a request interrupts is done again.
+        Work that a request interrupts is done again.
         """
         seen: set[tuple[str, int, float]] = set()
         for name in _PUBLISHED:
@@ -334,7 +334,7 @@ class LiveSolver:
 
 
 class _BoundRecorder(ForwardingListener):
-    """Pass a solve's news on, and add its bounds to the frontier."""
+    """Forwards a solve's events, and adds its bounds to the frontier."""
 
     def __init__(self, frontier: Frontier, budget_bytes: int, listener: Listener) -> None:
         super().__init__(listener)
@@ -347,7 +347,7 @@ class _BoundRecorder(ForwardingListener):
 
 
 class _ScheduleRecorder(ForwardingListener):
-    """Pass the news of a search for the least memory on; keep its schedules."""
+    """Forwards the events of a search for the least memory, and keeps its schedules."""
 
     def __init__(self, listener: Listener) -> None:
         super().__init__(listener)

@@ -29,7 +29,7 @@ from checkmate.solvers.tolerances import ROUNDING
 SOLVER = "auto"
 LEAST_SLICE_S = 0.05  # no probe has less time
 _FIRST_SHARE = 0.03  # of the time limit, for each of the first probes
-# Of what is open: how near first probes come to an undecided one; halved in every round.
+# The share of the open range that probes keep away from an undecided one; halved in every round.
 _FIRST_PRECISION = 0.06
 
 
@@ -254,7 +254,6 @@ class _LeastMemorySearch:
         return LeastMemory(result, self.max_overhead, bytes_, seconds, self.listener.cancelled(), self.probes)
 
     def add(self, steps: Sequence[int]) -> None:
-        """Remember a schedule; report it if it is the smallest within the cost."""
         found = self._frontier.add(steps, solver=SOLVER)
         smallest = (self.best.peak_bytes, self.best.cost)
         if found is not None and found.cost <= self._cap and (found.peak_bytes, found.cost) < smallest:

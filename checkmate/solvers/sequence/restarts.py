@@ -118,13 +118,13 @@ def _cycles(first: CostedSteps) -> RunPlan:
 
 @dataclass
 class _Chain:
-    """Schedules that follow one another by kicks."""
+    """Schedules that are each made from the one before by a kick."""
 
     current: CostedSteps
     best: CostedSteps
 
     def take(self, found: CostedSteps | None, worse: float = 0.0) -> bool:
-        """Go on from ``found``, and return True, unless it costs the share ``worse`` more."""
+        """Go on from ``found`` unless it costs more than a share ``worse`` more; return whether it does."""
         if found is None or found.cost > self.current.cost * (1.0 + worse):
             return False
         self.current = found
