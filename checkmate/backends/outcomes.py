@@ -59,8 +59,8 @@ class Difference:
 
 
 def difference(found: Outcome, expected: Outcome) -> Difference:
-    """Return how far ``found`` is from ``expected``; both have the same names."""
-    real = [number for number, value in enumerate(expected.values) if _is_real(value)]
+    """Return how far ``found`` is from ``expected``, which has the same names."""
+    real = [number for number, value in enumerate(expected.values) if _may_differ_by_rounding(value)]
     whole = [number for number in range(len(expected.values)) if number not in real]
     names = [expected.names[number] for number in real]
     wanted = [expected.values[number] for number in real]
@@ -145,8 +145,7 @@ def _same(found: np.ndarray, expected: np.ndarray) -> bool:
     )
 
 
-def _is_real(value: np.ndarray) -> bool:
-    """Whether ``value`` may differ by rounding; counters and seeds are the same or not."""
+def _may_differ_by_rounding(value: np.ndarray) -> bool:
     return value.dtype.kind not in "biuOSU"
 
 
@@ -155,9 +154,8 @@ def _wide(tensor: np.ndarray) -> np.ndarray:
 
 
 def _apart(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return ``found`` − ``expected`` in double precision. It is 0 where both are the same, NaN and
-    infinities too, and infinity where only one of them is finite.
-    """
+    """Return ``found`` − ``expected`` in double precision: 0 where they are the same, also NaN or infinite;
+    infinity where they differ and one of them is not finite."""
     got, wanted = _wide(found), _wide(expected)
     same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
     both = np.isfinite(got) & np.isfinite(wanted)

@@ -83,10 +83,10 @@ class PlannedStep(ABC):
 
     @abstractmethod
     def own_budget(self) -> Allowed:
-        """Return what the supplied schedule's own budget of requested bytes is at the plain step's rate."""
+        """Return the bytes at which the supplied schedule's own budget is kept, at the plain step's rate."""
 
     def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
-        """Return what the report says of a share."""
+        """Return the report's notes on a budget that is a share."""
         return ()
 
     @abstractmethod
@@ -147,7 +147,7 @@ class MeteredStep(PlannedStep):
     @property
     @abstractmethod
     def origin_notes(self) -> tuple[str, ...]:
-        """What the report says of costs and model, where a schedule was solved for."""
+        """The report's notes on costs and model, for a schedule that was solved for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,18 +189,18 @@ class Compiler(ABC, Generic[Way, Made]):
 
     @abstractmethod
     def holds_order(self, way: Way) -> bool:
-        """Whether all steps wait in a way, so that the plain order may take less."""
+        """Whether all steps wait in a way, so that even the plain order may take less memory."""
 
     def price(self, schedule: Schedule, made: Made) -> float | None:
-        """Return what a schedule takes as it was compiled, in any unit; None: the graph's costs count."""
+        """Estimate a compiled schedule's time in any unit, to compare ways; None: use the graph's costs."""
         return None
 
     def extra(self, way: Way) -> float:
-        """Return what a way takes on top, as a share of the plain order's cost."""
+        """Return the extra time of a way, as a share of the plain order's cost."""
         return 0.0
 
     def finished(self, each: Compiled[Way, Made]) -> Compiled[Way, Made]:
-        """Return ``each`` as it will run, where it was compiled otherwise to read its memory."""
+        """Return ``each`` compiled as it will run, if it was compiled otherwise to read its memory."""
         return each
 
 
@@ -268,9 +268,8 @@ class Compilation(ABC, Generic[Way, Made]):
 
     @property
     def share_bytes(self) -> int:
-        """What a share is of: the same, or what the step takes as the user wrote it, where its own
-        recomputation was taken out and that is less.
-        """
+        """What a share is of: the plain step's bytes, or those of the step with the user's own recomputation
+        if fewer."""
         return self.plain_bytes
 
     @property
@@ -281,16 +280,16 @@ class Compilation(ABC, Generic[Way, Made]):
     @property
     @abstractmethod
     def compilers(self) -> Sequence[Compiler[Way, Made]]:
-        """The groups of ways to compile. The next one is for where the last left much to gain."""
+        """The groups of ways to compile. Each is for where the one before left much to gain."""
 
     @property
     def last_resort(self) -> Sequence[Compiler[Way, Made]]:
-        """Further ones, for where nothing fits: of the same ops, counted otherwise."""
+        """Further groups for where nothing fits: their graphs have the same ops and count other bytes."""
         return ()
 
 
 class CompiledStep(PlannedStep):
-    """A step whose memory a compiler tells."""
+    """A step whose compiler reports the memory it takes."""
 
     @property
     @abstractmethod
@@ -305,9 +304,8 @@ class CompiledStep(PlannedStep):
         return self.compilation.share_bytes
 
     def own_budget(self) -> Allowed:
-        """Return what the compiler takes at the supplied budget: of the graph's bytes as many as in the plain
-        step.
-        """
+        """Return what the compiled step may take: the plain step's bytes, scaled as the supplied budget
+        scales the graph's."""
         assert self.supplied is not None
         graph, fixed = self.graph, self.compilation.fixed_bytes
         everything = simulate(graph, Schedule.plain(graph)).peak_bytes
@@ -333,7 +331,7 @@ class BudgetSolver(Protocol):
     def cancelled(self) -> Cancelled: ...
 
     def solve_above_minimum(self, graph: Graph, budget_bytes: int) -> SolveResult:
-        """Solve; raise a BudgetBelowMinimumError where one op needs more."""
+        """Solve; raise a BudgetBelowMinimumError where a single op needs more."""
 
 
 class StepSolver(BudgetSolver, Protocol):

@@ -108,10 +108,9 @@ class CompiledSteps:
         return CompiledPlan(layout, step, fit, _sentence(step, fit, limit.words))
 
     def _limit_of(self, step: _LiveXla, search: CompiledSearch[WaitPolicy, XlaMemory]) -> Limit:
-        """Return what arguments, results and temporaries may take in all. A share is of the plain step as XLA
-        compiles it, with its own recomputation where that takes less; ``min`` is what the least memory known
-        takes.
-        """
+        """Return the bytes that arguments, results and temporaries may take together. A share is of the plain
+        step as XLA compiles it, or of the step with its own recomputation if that takes less. ``min`` is the
+        least memory known."""
         if self._limit is None:
             budget, whole, words = self.request.budget, step.plain_bytes, ""
             least = search.least_bytes() if budget == Budget() else 0
@@ -174,7 +173,7 @@ class _LiveXla(XlaCompilation):
 
 
 def _sentence(step: LiveStep, fit: CompiledFit[WaitPolicy, XlaMemory], words: str) -> str:
-    """``words``: what the budget is, where that is not a share of the plain step."""
+    """``words``: names the budget where it is not a share of the plain step."""
     peak, budget = format_bytes_apart(fit.whole_bytes, fit.budget_bytes)
     further = [f"{plural(fit.compilations - 1, 'schedule')} compiled in {fit.compile_seconds:.0f} s"]
     if fit.chosen is None:

@@ -60,7 +60,7 @@ class Improvement:
     def go_on_until(self, enough: Callable[[], bool]) -> None:
         trials, request = self.search.trials, self.search.request
         while self._ask is not None and not enough():
-            self._take(request.answer(self._ask, trials.report))
+            self._advance(request.answer(self._ask, trials.report))
 
     def begin(self, tensors: Sequence[tf.Tensor]) -> None:
         """Begin to solve in a thread; a copy of the batch waits in host memory, for ``finish``."""
@@ -74,7 +74,7 @@ class Improvement:
         solving, self._solving = self._solving, None
         self.search.trials.tensors = tensors
         try:
-            self._take(solving.result())
+            self._advance(solving.result())
         finally:
             self._let_go()
         self._solve_on()
@@ -84,7 +84,7 @@ class Improvement:
         solving, self._solving = self._solving, None
         with self._on_first_batch(report):
             if solving is not None:
-                self._take(solving.result())
+                self._advance(solving.result())
             self.go_on_until(lambda: False)
 
     def rest(self, report: Report) -> None:
@@ -93,7 +93,7 @@ class Improvement:
         found = None if solving is None else solving.cut_short()
         if found is not None and found.schedule is not None:  # nothing found by now tells nothing
             with self._on_first_batch(report):
-                self._take(found)
+                self._advance(found)
 
     @contextmanager
     def _on_first_batch(self, report: Report) -> Iterator[None]:
@@ -111,7 +111,7 @@ class Improvement:
             self._solving.stop()
             self._solving = None
 
-    def _take(self, result: SolveResult) -> None:
+    def _advance(self, result: SolveResult) -> None:
         self._ask = None  # an interrupt leaves nothing half done
         with suppress(StopIteration):
             self._ask = self._asks.send(result)

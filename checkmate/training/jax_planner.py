@@ -129,7 +129,7 @@ def _kind(leaf: Any) -> Any:
 
 
 def _budget_bytes(request: JaxRequest, base: StepMemory) -> int:
-    """``base``: what a share is of."""
+    """``base``: the memory that a share is of."""
     if request.whole:
         return request.budget.resolve(keep_everything_peak=base.whole, minimum=0)
     return base.fixed + request.budget.resolve(keep_everything_peak=base.temporary, minimum=0)

@@ -204,7 +204,7 @@ def _with_plan(facts: KeptPlan, plan: StepPlan, limit: Limit) -> KeptPlan:
 
 
 def _tell_what_differs(step: LiveStep, request: PlanRequest, name: str) -> None:
-    """Say why a plan of the same step is not used, if there is one."""
+    """Say why a kept plan of the same step is not used, if there is one."""
     assert request.store is not None
     other = request.store.made_otherwise(name, _OF_STEP)
     if other is None:
@@ -254,9 +254,8 @@ def _memory_limits(device: Any) -> list[Any]:
 
 
 def _ops(step: LiveStep) -> Iterator[str]:
-    """Yield a line per traced op, with bodies of loops. Names are left out: Keras counts them on within a
-    process.
-    """
+    """Yield a line per traced op, with the bodies of loops, without names: Keras numbers those within a
+    process."""
     for op in step.folded.structure.ops:
         yield f"{op.type} {[(tensor.dtype.name, str(tensor.shape)) for tensor in op.outputs]}\n"
         for line in described_bodies(op):

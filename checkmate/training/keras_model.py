@@ -52,7 +52,7 @@ def replace_training(model: Any, request: PlanRequest) -> None:
 
 
 def _ending(model: Any) -> Callable[..., Any]:
-    """Return ``model.fit``, which then stops what goes on beside training."""
+    """Return ``model.fit``, extended to end the background work of the training."""
     plain = getattr(model.fit, "plain", model.fit)
 
     @functools.wraps(plain)
@@ -81,7 +81,7 @@ def prepare(model: Any, example: Any) -> None:
 
 
 def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | CompiledTraining:
-    """Choose XLA where it compiles the model, or the whole of its own step, else the executor."""
+    """Choose XLA if the model asks for it or compiles its whole step, else the executor."""
     compiled = model.jit_compile or own_step_is_compiled(model)
     kind = CompiledTraining if is_for_xla(model, request, compiled=compiled) else Training
     return kind(model, request, phases)
@@ -220,7 +220,7 @@ class CompiledTraining:
 
 
 def _share_a_meter(strategy: Any) -> bool:
-    """Whether several replicas are on the CPU's one allocator, so that it does not tell them apart."""
+    """Whether several replicas use the CPU's allocator, whose meter does not tell them apart."""
     if strategy.num_replicas_in_sync == 1:
         return False
     devices = [tf.DeviceSpec.from_string(name).device_type for name in strategy.extended.worker_devices]
@@ -228,7 +228,7 @@ def _share_a_meter(strategy: Any) -> bool:
 
 
 def _as_tensor(leaf: Any) -> Any:
-    """Return ``leaf`` as a tensor. An absent value of a generator becomes None; per-replica values stay."""
+    """Return ``leaf`` as a tensor; None for an absent value of a generator. Per-replica values stay."""
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
     kept = isinstance(leaf, tf.distribute.DistributedValues) or tf.is_tensor(leaf)

@@ -104,7 +104,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
 
 
 def why_searched(search: PlanSearch, kept: KeptPlan) -> str:
-    """Say why it searches though a plan is kept."""
+    """Return a sentence on why a search is needed although a plan was kept."""
     more = shift_of(kept, search.trials)
     why = "the budget is another one than then, because it is a share of the largest batch"
     if more:
@@ -145,7 +145,7 @@ def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
 
 
 def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
-    """Return ``kept``, where ``plan`` was seen at ``peak_bytes`` in training."""
+    """Return ``kept`` with the peak at which ``plan`` was seen in training."""
     own = peak_bytes - plan.held_bytes
     tried = tuple(
         dataclasses.replace(each, peak_bytes=max(each.peak_bytes, own + each.held_bytes))
@@ -157,7 +157,7 @@ def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
 
 
 def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
-    """Return the plan that was kept, if others hold what they did then, and the budget is the same."""
+    """Return the kept plan if the budget, and what other allocations hold, are as they were then."""
     trials = search.trials
     kept_well = kept.over_bytes or kept.peak_bytes <= kept.limit_bytes
     alike = not shift_of(kept, trials) and search.limit.bytes == kept.limit_bytes
@@ -200,7 +200,7 @@ def _from_before(sentence: str, how: str) -> str:
 
 
 def _good_enough(search: PlanSearch, kept: KeptPlan, best: TriedStep) -> bool:
-    """Whether ``best`` is used without a search for a cheaper one."""
+    """Whether to use ``best`` without a search for a cheaper one."""
     near = max(int(_LESS * search.allowed), _apart(search.trials.step.graph))
     graph = search.trials.graph
     return (
@@ -211,7 +211,7 @@ def _good_enough(search: PlanSearch, kept: KeptPlan, best: TriedStep) -> bool:
 
 
 def _missed(search: PlanSearch, kept: KeptPlan) -> bool:
-    """Whether a search for as much room found nothing that fits."""
+    """Whether an earlier search for about as much room found nothing that fits."""
     ran = [each.own_bytes for each in search.trials.all if each.ran]
     if not ran or search.request.on_miss is OnMiss.RAISE:
         return False
@@ -234,7 +234,7 @@ def _learned_graph(kept: KeptPlan, graph: Graph) -> Graph | None:
 
 
 def _worth_keeping(trials: Trials) -> list[TriedStep]:
-    """Return the plain step, and what nothing else betters in both ways."""
+    """Return the plain step, and the schedules that no other betters in both bytes and cost."""
     ran = [each for each in trials.all if each.ran]
     plain = [each for each in ran if each.schedule is None]
     best: list[TriedStep] = []

@@ -79,7 +79,7 @@ class RisingLimit:
         return not self._in_bytes and _everything(step) > self._told_by
 
     def would_be(self, limit: Limit, plain: TriedStep | None) -> Limit:
-        """Return the limit if a step told ``limit`` of its own."""
+        """Return the limit as it would be after a step has set its own."""
         widened = self._phases.widened(limit, plain)
         return widened if self.now is None or widened.own > self.now.own else self.now
 
@@ -138,12 +138,12 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
 
 
 def _own(tried: TriedStep, share: float) -> int:
-    """Return what a share of a plain step is of. All of it is all that plain training takes."""
+    """Return the bytes that a share is of. For 100 % and more, these are all that plain training takes."""
     return tried.own_bytes if share >= 1 else tried.least_bytes - tried.others_bytes
 
 
 def _least(request: PlanRequest, trials: Trials) -> Limit:
-    """Return the least that was kept on the meter by the schedules that request the least."""
+    """Return the lowest peak of the schedules that request the least memory."""
     found: list[TriedStep] = []
     for what in ("the least memory that is known", "the least memory, with what was learned of its ops"):
         trials.report(Progress("solve", message="solving for the least memory"))

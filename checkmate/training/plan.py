@@ -93,11 +93,10 @@ def foreseen(step: LiveStep, held: int) -> int:
 
 
 def _loose_bytes(step: LiveStep) -> int:
-    """Return the bytes that a variable's chunk may hold beside it. A variable that is assigned takes over the
-    buffer of its new value, unless that is its own. The allocator splits only chunks of twice the bytes that
-    are asked for, so the chunk may be nearly that large, until the next assignment. In 170 steps of a model
-    whose largest averaged weights take 2 MiB, up to 2.0 MiB were held so.
-    """
+    """Return the most bytes by which a variable's chunk may exceed the variable. An assigned variable takes
+    over the buffer of its new value, unless that is its own. The allocator splits only chunks of twice the
+    bytes that are requested, so the chunk may be nearly that large, until the next assignment. In 170 steps
+    of a model whose largest averaged weights take 2 MiB, up to 2.0 MiB were held so."""
     structure = step.folded.structure
     in_place = {update.assign for update in structure.in_variables}
     assigns = (

@@ -40,12 +40,14 @@ _CORRECTIONS = 3
 
 @dataclass
 class _LayoutState:
-    """What is decided for a batch layout, and what was seen of it. ``exceeding``: a plan that was seen over
-    the budget, while another is made. ``plain_bytes``: the plain step's measured peak. ``aim_bytes``: less
-    than the budget, where a plan was seen over it. ``seen_bytes``: the most that plans were seen at, over the
-    budget. ``cold``: nothing of it ran in this process. ``crowded``: how often it was planned again for what
-    others leave. ``stays``: it was said that the plan stays, though others hold more. ``few``: elements of
-    the largest batch that made only small tensors, where other batches may hold more.
+    """What was decided for a batch layout, and what was seen of it.
+
+    ``exceeding``: a plan that was seen over the budget, while another is made. ``plain_bytes``: the plain
+    step's measured peak. ``aim_bytes``: a target below the budget, set after a plan was seen over it.
+    ``seen_bytes``: the highest peak seen over the budget. ``cold``: no step of this layout has run in this
+    process. ``crowded``: how often it was planned again because other allocations grew. ``stays``: the user
+    was told that the plan stays although other allocations grew. ``few``: elements of the largest batch whose
+    tensors were all small; other batches may take more.
     """
 
     plan: StepPlan | None = None
@@ -141,11 +143,11 @@ class Planner:
         if earlier is not None:
             then = "The earlier plan is kept."
             said = f"{layout.describe()}: {unplanned(error, 'no other plan', then)}"
-            return self._kept(self._again(earlier, said))
+            return self._kept(self._kept_over_budget(earlier, said))
         return StepPlan(layout, None, None, 0, f"{layout.describe()}: {unplanned(error)}")
 
     def _as_seen(self, plan: StepPlan) -> StepPlan:
-        """Return ``plan`` as over the budget by what it was seen at, so that it is not watched any longer."""
+        """Return ``plan`` with its excess over the budget as it was seen, so that it is no longer watched."""
         assert self.allowed_bytes is not None  # it is what was exceeded
         over = self._layouts[plan.layout.key].seen_bytes - self.allowed_bytes
         return dataclasses.replace(plan, over_bytes=max(plan.over_bytes, over))
@@ -156,7 +158,7 @@ class Planner:
         return plan
 
     def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
-        """Measure what was solved for meanwhile; wait for it where another layout is to be planned."""
+        """Measure what was solved meanwhile. If another layout must be planned, finish the search first."""
         better = self._better
         if better is None:
             return
@@ -172,7 +174,7 @@ class Planner:
     def _improve(
         self, better: Improvement, measure: Callable[[Report], None], *, ended: bool = False
     ) -> None:
-        """Let ``better`` measure; train by what it found where the search is over or training ``ended``."""
+        """Let ``better`` measure; use its best plan if the search is over or training has ``ended``."""
         self._better = None  # also where it is interrupted
 
         def improve() -> None:
@@ -271,9 +273,8 @@ class Planner:
         return True
 
     def _set_aside(self, key: Key) -> None:
-        """Make room for another plan: the constants of the present one's function would count as held by
-        others.
-        """
+        """Release the present plan's function before planning again: its constants would count as held by
+        others."""
         state = self._layouts[key]
         state.exceeding, state.plan = dataclasses.replace(state.present, ready=None), None
 
@@ -311,15 +312,15 @@ class Planner:
             return plan
         if plan.peak_bytes - plan.held_bytes >= earlier.peak_bytes - earlier.held_bytes:
             why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
-            return self._again(earlier, why)
+            return self._kept_over_budget(earlier, why)
         assert self.allowed_bytes is not None  # it is what was exceeded
         over = max(0, plan.peak_bytes - self.allowed_bytes)  # the search aimed at less than the budget
         peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed_bytes)
         why = f"{layout.describe()}: a schedule that takes less; peak {peak} of {budget}"
         return dataclasses.replace(plan, over_bytes=over, sentence=why)
 
-    def _again(self, plan: StepPlan, sentence: str) -> StepPlan:
-        """Return ``plan``, over the budget as it is, so that later runs do not search again."""
+    def _kept_over_budget(self, plan: StepPlan, sentence: str) -> StepPlan:
+        """Return ``plan``, marked as over the budget, so that later runs use it without a search."""
         plan = self._as_seen(plan)
         return dataclasses.replace(plan, sentence=sentence, name=self._memory.name(plan.layout.key))
 
@@ -360,10 +361,9 @@ class Planner:
     def _measured_again(
         self, search: PlanSearch, plan: StepPlan, small_chunks: SmallChunks
     ) -> StepPlan | None:
-        """Return a kept plan as it is in this process; None: it holds too much. The allocator is prepared as
-        it was when the plan was made: in a smaller region its buffers would lie otherwise, and some would get
-        chunks that are larger than they are.
-        """
+        """Measure a kept plan in this process; return None if it holds too much. The allocator is prepared as
+        it was when the plan was made: in a smaller region, buffers would get other addresses, and some would
+        get larger chunks than they need."""
         if plan.schedule is None:
             return plan
         step = search.trials.step
@@ -383,7 +383,7 @@ class Planner:
         return None
 
     def _from_before(self, trials: Trials, kept: KeptPlan, small_chunks: SmallChunks) -> StepPlan | None:
-        """Return a plan of those that were measured before; None: search."""
+        """Return a plan from those that an earlier run measured; None if a search is needed."""
         key, limit = trials.step.layout.key, self._limit.now
         state = self._layouts[key]
         tells = self._limit.tells(trials.step)
@@ -400,7 +400,7 @@ class Planner:
         if plan is None:
             return None
         if tells:
-            self._told(self._limit.told(trials.step, limit, trials.plain))
+            self._on_limit(self._limit.told(trials.step, limit, trials.plain))
         self._learn(trials)
         if state.exceeding is not None:  # what is kept is to say what was seen in training
             return dataclasses.replace(plan, name=self._memory.name_of(trials.step))
@@ -413,18 +413,17 @@ class Planner:
         return limit if aim is None else dataclasses.replace(limit, bytes=aim)
 
     def _searched(self, trials: Trials, small_chunks: SmallChunks, at_once: bool) -> tuple[StepPlan, bool]:
-        """Solve and measure. Also return whether a later run may use the plan: no passing shortage decided
-        it.
-        """
+        """Solve and measure. Also return whether later runs may use the plan: not if a passing shortage
+        decided it."""
         step = trials.step
         mark = Mark(meter_of(step.graph))
         try:
             fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
             if self.request.budget.share is not None:
-                self._tell(trials)  # before chunks are set aside for schedules
+                self._set_limit(trials)  # before chunks are set aside for schedules
             small_chunks.make()
             settle(step.folded.traced.variables)
-            self._tell(trials)
+            self._set_limit(trials)
             assert self._limit.now is not None
             search = PlanSearch(trials, self._aimed(step.layout.key, self._limit.now), self.request)
             plan = search.plain() or search.again(self._last) or search.first()
@@ -438,14 +437,14 @@ class Planner:
         self._memory.note(search)
         return plan, self._better is None and not trials.short
 
-    def _tell(self, trials: Trials) -> None:
-        """Let the step of ``trials`` tell what a share is of, if it is to."""
+    def _set_limit(self, trials: Trials) -> None:
+        """Set the limit by this step, where the budget is a share and no larger step has set it."""
         if self._limit.tells(trials.step):
             limit = limit_of(self.request, trials)
-            self._told(self._limit.told(trials.step, limit, trials.plain))
+            self._on_limit(self._limit.told(trials.step, limit, trials.plain))
 
-    def _told(self, rose: bool) -> None:
-        """Where the limit ``rose``, let smaller layouts train plainly that then fit."""
+    def _on_limit(self, rose: bool) -> None:
+        """If the limit ``rose``, let layouts train plainly that fit now."""
         for key, state in self._layouts.items() if rose else ():
             plan, peak = state.plan, state.plain_bytes
             if plan is None or plan.schedule is None or peak is None or peak > (self.allowed_bytes or 0):

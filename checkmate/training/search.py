@@ -93,7 +93,7 @@ class PlanSearch:
         return f"it fits, and trains {'as before' if before else 'without recomputation'}"
 
     def _nothing_to_save(self, plain: TriedStep) -> StepPlan | None:
-        """Return the plain plan over the budget, if no schedule requests less."""
+        """Return the plain plan, over the budget, if no schedule can request less."""
         share = self.request.budget.share
         if share is None or not plain.measured or self.request.on_miss is OnMiss.RAISE:
             return None
@@ -137,7 +137,7 @@ class PlanSearch:
         trials = self.trials
         target, base = self._target(trials.rate), trials.graph.base_cost
         aim = Aim(self.room, target, rate=trials.rate, base_cost=base)
-        # Where the first one knew no costs of ops, it is a dear schedule, though it may use the whole budget.
+        # If no op costs were known for the first one, it is expensive, though it may use the whole budget.
         if trials.carried or not self.fits(first):
             aim.took(self._shot(first, first.requested_bytes(trials.graph)))
         for attempt in range(1, self._attempts + 1):
@@ -206,7 +206,7 @@ class PlanSearch:
         return Reading(target, requested, own, self.trials.cost(tried))
 
     def _known(self, schedule: Schedule) -> TriedStep | None:
-        """Return what was measured of ``schedule``, or of one that takes and costs as much."""
+        """Return what was measured of ``schedule``, or of one with the same peak and cost."""
         graph = self.trials.graph
         new = simulate(graph, schedule)
         for each in self.trials.all:
@@ -232,7 +232,7 @@ class PlanSearch:
         )
 
     def _first(self) -> Schedule:
-        # Rate and caution may ask for less than is possible; then what the ops request is all that counts.
+        # Rate and caution may demand less memory than is possible; then only the requested bytes count.
         rate = self.trials.rate if self.trials.known_of_schedules else max(FIRST_RATE, self.trials.rate)
         known = "what is known of its ops" if self.trials.carried else "operation counts"
         for tried_rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
@@ -255,7 +255,7 @@ class PlanSearch:
         return self.least
 
     def _target(self, rate: float) -> int:
-        """Return the requested bytes with which the allocator keeps the budget."""
+        """Return the bytes that a schedule may request for the allocator to keep to the budget."""
         return int(self.room / rate)
 
     def _run(self, schedule: Schedule, what: str) -> TriedStep:

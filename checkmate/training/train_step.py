@@ -120,5 +120,5 @@ class TrainStep(StepSubject):
 
 
 def _trained(model: Any) -> tuple[int, ...]:
-    """What tells one phase of a training from the next: the optimizer, and what it trains."""
+    """The optimizer and what it trains: another phase of training begins where they change."""
     return id(model.optimizer), *map(id, model.trainable_variables)

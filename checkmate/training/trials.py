@@ -227,7 +227,7 @@ class Trials:
         return self.all[-1]
 
     def _others(self, found: StepMeasurement) -> int:
-        """Return what others held when ``found`` was measured: a data set prepares more batches meanwhile."""
+        """Return what other allocations held during ``found``: a data set prepares batches meanwhile."""
         if not self.metered or not found.held_bytes:
             return self.held
         return max(0, found.held_bytes - self.graph.fixed_bytes)
@@ -245,10 +245,9 @@ class Trials:
     def _with_peak(
         self, found: StepMeasurement, schedule: Schedule | None, requested: int, step: LiveStep
     ) -> StepMeasurement:
-        """Return ``found`` with a peak: a fresh process's where this one has no meter, else a predicted one.
-        It is predicted where a fresh process cannot measure it, or where all tensors are too small for the
-        meter.
-        """
+        """Return ``found`` with a peak: measured in a fresh process if this one has no meter, else predicted.
+        It is also predicted where a fresh process cannot measure it, and where all tensors are too small for
+        the meter."""
         if self.metered and found.peak_bytes:
             return found
         there = None

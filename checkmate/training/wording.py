@@ -122,9 +122,8 @@ def what_runs(trials: Trials, tried: TriedStep) -> str:
 
 
 def _predicted(trials: Trials, tried: TriedStep) -> float:
-    """Return how long the step should take, in plain steps: what its ops cost, and as much longer than that
-    as another schedule took, since fewer ops run side by side.
-    """
+    """Return the predicted time, in plain steps: the ops' cost, times the slowdown that was measured for
+    another schedule, in which fewer ops run side by side."""
     cost = tried.cost(trials.graph) / trials.graph.base_cost
     for other in trials.all:
         measured = None if other is tried else _measured(trials, other)
@@ -134,7 +133,7 @@ def _predicted(trials: Trials, tried: TriedStep) -> float:
 
 
 def _measured(trials: Trials, tried: TriedStep) -> float | None:
-    """Return how long the step took, in plain steps; None: not both were measured."""
+    """Return the measured time, in plain steps; None if the plain step or this one was not timed."""
     plain = 0.0 if trials.plain is None else trials.plain.found.seconds
     if tried.schedule is None or not plain or not tried.found.seconds:
         return None
@@ -201,7 +200,7 @@ def loops_of(graph: Graph) -> list[str]:
 
 
 def _loop(graph: Graph, tried: TriedStep | None) -> str:
-    """Say so where the peak lies in a loop, which no schedule can change."""
+    """Return a sentence if the peak lies in a loop, whose inside no schedule can change."""
     if tried is None:
         return ""
     schedule = tried.on(graph)

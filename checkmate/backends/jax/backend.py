@@ -64,7 +64,7 @@ class JaxStep(CompiledStep):
 
     @cached_property
     def graph(self) -> Graph:
-        return _described(self.request, self._loaded, self.compilation.graph)
+        return _with_origin(self.request, self._loaded, self.compilation.graph)
 
     def _require_same(self, graph: Graph, result: SolveResult) -> None:
         if self.compilation.graph.fingerprint != graph.fingerprint:
@@ -127,7 +127,7 @@ class JaxBackend:
         loaded = _loaded(request, report, cancelled)
         options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
         begun = _begun(loaded, report, cancelled, options)
-        return _described(request, loaded, JaxCompilation(begun, loaded.name, alone=True).graph)
+        return _with_origin(request, loaded, JaxCompilation(begun, loaded.name, alone=True).graph)
 
     def step(self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver) -> JaxStep:
         _refuse_refresh(costs)
@@ -178,8 +178,7 @@ def _begun(
         )
 
 
-def _described(request: ModelRequest, loaded: LoadedStep, graph: Graph) -> Graph:
-    """Return ``graph`` with what was requested, and with its device."""
+def _with_origin(request: ModelRequest, loaded: LoadedStep, graph: Graph) -> Graph:
     batch = loaded.batch_size
     plain = replace(request, batch_size=batch or request.batch_size, batch_chosen=False)
     metadata: dict[str, Any] = {

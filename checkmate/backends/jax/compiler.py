@@ -26,11 +26,11 @@ from checkmate.memory.simulate import simulate
 from checkmate.request import Target
 from checkmate.runner import JAX
 
-# Bytes that XLA takes for each of a GPU's graph at most, before anything was compiled: 1.00 to 1.04 were seen
-# where a ResNet's schedules were compiled for an H200. A plain step may hold what a scheduled one does not.
+# XLA's bytes per byte of the graph on a GPU, at most, before anything was compiled: a ResNet's schedules took
+# 1.00 to 1.04 on an H200. A plain step may hold what a scheduled one does not.
 _MOST_RATE = 1.03
-# On a CPU, of a schedule's cost: what it probably takes more where all steps wait. Of a Keras ViT and an
-# MLP-Mixer that was 15 to 30 %, of other networks less than nothing.
+# The extra time, as a share, that a schedule probably takes on a CPU where all steps wait: 15 to 30 % for a
+# Keras ViT and an MLP-Mixer; other networks took less time.
 _HELD = 0.15
 
 
@@ -152,9 +152,8 @@ class _JaxCompiler(Compiler[Way, Trial]):
         return holds_order(way, self._step.platform)
 
     def price(self, schedule: Schedule, made: Trial) -> float | None:
-        """Return about how long a compiled schedule takes. On a GPU it is for its bytes and for its products:
-        by such prices the policies of ``jax.checkpoint`` stood as they did when an H200 ran them.
-        """
+        """Estimate the time of a compiled schedule; None if not known. On a GPU, from the bytes it moves and
+        its products: on an H200, that ranked the policies of ``jax.checkpoint`` as measured times did."""
         if self._on_cpu:
             held = _HELD if made.way.ties is WaitPolicy.ALL else 0.0
             return (1 + held) * float(simulate(self.graph, schedule).cost)

@@ -88,9 +88,9 @@ class _Needed:
 class _Emission:
     """The values so far, while a function is traced.
 
-    ``convolved``: the program has convolutions. ``fresh`` are the values that wait for the current ``tie``
-    already. ``recent`` are the products since the tie before. ``dear``: in which phase dear equations ran
-    last. ``scattered``: results of scatters, which XLA writes right over what they are added to.
+    ``convolved``: the program has convolutions. ``fresh``: the values that wait for the current ``tie``
+    already. ``recent``: the products since the tie before. ``dear``: the phase in which expensive equations
+    ran last. ``scattered``: results of scatters, which XLA writes over what they are added to.
     """
 
     values: dict[int, Any]
@@ -211,7 +211,7 @@ class _Emission:
 
 
 def _depths(fused: Sequence[Fusion]) -> list[int]:
-    """How many kernels have to come before each."""
+    """Return, per kernel, the length of the longest chain of kernels before it."""
     of_value: dict[int, int] = {}
     found = []
     for fusion in fused:

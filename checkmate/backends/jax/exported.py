@@ -119,13 +119,13 @@ class Calling:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """Shapes of what it is called with."""
+        """The shapes and dtypes of the arguments."""
         given = self.plan.arguments
         return tuple(jax.tree.leaves(given) if self.leaves else given)
 
     @property
     def donated(self) -> tuple[int, ...]:
-        """The numbers of arguments that it may take over as a whole."""
+        """The numbers of the arguments of which it may take over all arrays."""
         left, found = iter(range(len(jax.tree.leaves(self.plan.arguments)))), []
         for number, argument in enumerate(self.arguments):
             flat = {next(left) for _ in jax.tree.leaves(argument)}

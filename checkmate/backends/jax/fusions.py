@@ -26,7 +26,7 @@ _BROADCAST = 8  # what is so many times larger than its operand is made where it
 _START_S = 2e-6  # a kernel takes so long at least: assumed
 _MOST_READS = 32  # of one kernel: XLA has a limit as well
 _REDUCED = 8  # a reduction makes its operand so many times smaller, to share a kernel with others
-# With what a kernel may end that computes what it reads.
+# Primitives that may end a kernel which also computes their operands.
 _ENDS = FUSIBLE | REDUCTIONS | {"gather", "dynamic_slice", "concatenate"}
 _SUMS = REDUCTIONS - {"argmax", "argmin"}  # what else a kernel of whole rows has inside
 
@@ -55,7 +55,7 @@ class Fusion:
 
 @dataclass(eq=False)
 class _Links:
-    """``maker``: of each value, the equation. ``free``: equations that each reader makes anew."""
+    """``maker``: the equation that makes each value. ``free``: equations that every reader repeats."""
 
     program: Program
 
@@ -114,7 +114,7 @@ class _Links:
         return tuple(value for value in read if value not in made)
 
     def fusion(self, indices: Sequence[int], writers: Sequence[int], read: set[int]) -> Fusion:
-        """Return equations as a fusion that writes what is ``read`` of ``writers``' values."""
+        """Return equations as one fusion that writes those values of ``writers`` that are ``read``."""
         equations = tuple(self.program.equations[index] for index in indices)
         inline = frozenset(position for position, index in enumerate(indices) if index in self.free)
         made = (value for index in writers for value in self.program.equations[index].outputs)
@@ -212,7 +212,7 @@ class _Group:
 
 @dataclass(eq=False)
 class _Grouping:
-    """Places equations into the kernels that read them, from the last on."""
+    """Assigns equations to the kernels that read them, from the last equation on."""
 
     program: Program
     speed: Speed
@@ -345,7 +345,7 @@ def _merged(program: Program, groups: list[_Group]) -> list[list[_Group]]:
 
 
 def _needs(program: Program, groups: list[_Group]) -> dict[int, set[int]]:
-    """After which kernels each comes, all by their last equations. Effects stay in their order."""
+    """Return the kernels before each kernel, all named by their last equation. Effects keep their order."""
     home = {value: group.last for group in groups for value in program.equations[group.last].outputs}
     found = {group.last: {home[value] for value in group.reads if value in home} for group in groups}
     effects = sorted(group.last for group in groups if program.equations[group.last].has_effects)

@@ -172,7 +172,7 @@ def _body_of(equation: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]] | None:
 
 
 def _key_of(equation: JaxprEqn, inputs: Sequence[Atom]) -> Hashable | None:
-    """What equal equations have in common; None if that is not known."""
+    """Return a key that equal equations share; None where equality cannot be told."""
     if equation.effects:
         return None
     atoms = tuple(atom if isinstance(atom, int) else (str(atom.aval), repr(atom.val)) for atom in inputs)

@@ -35,7 +35,6 @@ class JaxReport:
 
     @property
     def over_bytes(self) -> int:
-        """Return by how much the step is over the budget."""
         return max(0, self.reached.whole - self.budget_bytes)
 
     @property

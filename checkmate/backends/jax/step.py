@@ -178,7 +178,6 @@ def compiled_plain(traced: Traced, jitted: Any, choices: Sequence[dict[str, Any]
 def trace(
     step: Callable[..., Any], args: Sequence[Any], static: tuple[int, ...], donated: tuple[int, ...] | None
 ) -> Traced:
-    """Trace ``step`` for such arguments."""
     for number in (*static, *(donated or ())):
         if not 0 <= number < len(args):
             raise UsageError(
@@ -222,7 +221,7 @@ def _flat_numbers(args: Sequence[Any], static: tuple[int, ...], chosen: tuple[in
 
 
 def _own_donation(jaxpr: Any) -> tuple[int, ...]:
-    """Return what a step that is one jitted call donates."""
+    """Return the arguments that a step donates itself, which is known where it is one jitted call."""
     equations = jaxpr.jaxpr.eqns
     if len(equations) != 1 or "donated_invars" not in equations[0].params:
         return ()

@@ -31,7 +31,7 @@ def can_anchor(value: Any) -> bool:
 
 
 def always(anchor: Any) -> Any:
-    """Return a predicate that is true whatever ``anchor`` holds; XLA does not know that."""
+    """Return a predicate that is true for every value of ``anchor``, which XLA does not find out."""
     element = lax.slice(anchor, (0,) * anchor.ndim, (1,) * anchor.ndim).reshape(())
     if jnp.issubdtype(element.dtype, jnp.complexfloating):
         element = lax.real(element)
@@ -146,7 +146,7 @@ class OnCpu:
 
 
 def scattered_late(slope: Any, operand: Any, params: Mapping[str, Any]) -> Any:
-    """Return what ``select_and_scatter_add`` gives, by zeros that wait.
+    """Return the result of ``select_and_scatter_add``, computed from zeros that wait.
 
     XLA for GPUs scatters the slope of max pooling into zeros. They are a constant: it makes them as early as
     anything of that shape is compared with 0, by a ReLU for example, and holds them until the end.
@@ -169,7 +169,7 @@ def scattered_late(slope: Any, operand: Any, params: Mapping[str, Any]) -> Any:
 
 
 def pooling_slope(slope: Any, operand: Any, params: Mapping[str, Any], pin: Pin) -> Any:
-    """Return what ``select_and_scatter_add`` gives, by comparisons."""
+    """Return the result of ``select_and_scatter_add``, computed by comparisons."""
     windows = Windows(
         tuple(params["window_dimensions"]),
         tuple(params["window_strides"]),

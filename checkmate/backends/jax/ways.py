@@ -78,7 +78,7 @@ def usual_ways(ways: Sequence[Way], platform: str) -> int:
 
 
 def near(platform: str) -> float:
-    """Return how far over the budget another way is still tried, as a factor.
+    """Return the factor over the budget up to which another way is still tried.
 
     What XLA:CPU's scheduler for memory takes in one way was up to 2.3 times what it takes in another.
     """
@@ -86,5 +86,5 @@ def near(platform: str) -> float:
 
 
 def holds_order(way: Way, platform: str) -> bool:
-    """Whether the plain order may take less in such a way."""
+    """Whether the plain order may take less memory in such a way."""
     return platform == "cpu" and (way.thrifty or way.ties is WaitPolicy.ALL)

@@ -80,7 +80,7 @@ def import_quickly() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Find TensorFlow and Keras; hide JAX while one of them is imported."""
+    """Finds TensorFlow and Keras; hides JAX while one of them is imported."""
 
     def __init__(self) -> None:
         self._importing = False

@@ -46,7 +46,7 @@ def first_region(graph: Graph, schedule: Schedule) -> int:
 
 
 def _first_fitting(sizes: Iterable[int], free: int | None, limit: int | None) -> int:
-    # Of what an allocator is limited to, half may be in its other regions, each twice as large as the last.
+    # Half of an allocator's limit may be in its other regions, each twice as large as the one before.
     fitting = (size for size in sizes if free is None or size <= free)
     return next((size for size in fitting if limit is None or 2 * size <= limit), 0)
 

@@ -91,7 +91,7 @@ def measure_plain(
             return Plain(_predicted(folded, found.history), found.history, request.batch_size, found)
         except StepTooLargeError as error:
             too_large = error
-    free = _free(too_large, graph)
+    free = _free_bytes(too_large, graph)
     batch, history = 0, History()
     sizes = smaller_batches(request.batch_size, share_of(too_large))
     for smaller in sizes if folded.traced.loaded.any_batch else ():
@@ -131,8 +131,8 @@ def _predicted(folded: FoldedStep, history: History) -> int:
     return fixed + predicted_allocated(folded, graph, everything, history, small_chunks=False)
 
 
-def _free(error: StepTooLargeError, graph: Graph) -> int | None:
-    """Return the bytes that the device has for the step and what it holds already; None: not known."""
+def _free_bytes(error: StepTooLargeError, graph: Graph) -> int | None:
+    """Return the device's free bytes plus those of the step that it holds already; None: not known."""
     free = error.details.get("free_bytes")
     if free is not None:
         return int(free) + graph.fixed_bytes

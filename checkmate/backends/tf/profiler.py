@@ -156,7 +156,7 @@ def _memory(space: Any, device: str) -> tuple[MemoryEvent, ...]:
 
 
 class _Facts:
-    """Read the wanted facts of a plane's events; a step has ten thousands, each with a dozen facts."""
+    """Reads the wanted facts of events only: a step has tens of thousands, each with a dozen facts."""
 
     def __init__(self, plane: Any) -> None:
         self._names = {key: entry.name for key, entry in plane.stat_metadata.items()}

@@ -51,8 +51,8 @@ def main() -> int:
 
 
 def _imported_watched(asked: int) -> Tasks:
-    """Import what measures; the process ends if stdin does meanwhile. No thread is left, as a fork would lose
-    it."""
+    """Import what measures; end the process if stdin closes meanwhile. The watching thread ends before the
+    return: a fork copies no threads."""
     done, tell = os.pipe()
     watching = threading.Thread(target=_end_without, args=(asked, done))
     watching.start()
@@ -82,7 +82,7 @@ def imported() -> Tasks:
 
 
 def _end_without(asked: int, done: int) -> None:
-    """End the process when ``asked`` is closed at its other end. Returns when that of ``done`` is."""
+    """End the process when the other end of ``asked`` closes. Return when that of ``done`` does."""
     poll = select.poll()
     poll.register(asked, 0)  # without events it tells only of the end
     poll.register(done, 0)
@@ -143,7 +143,7 @@ def _serve(request: Mapping[str, Any], tasks: Tasks, asked: int, told: int) -> N
     if process == 0:
         os.close(asked)
         os.close(told)
-        _be(request, tasks, parent)
+        _do_and_exit(request, tasks, parent)
     _tell(told, {"process": process})
     ended = os.pidfd_open(process)
     try:
@@ -161,7 +161,7 @@ def _become(request: Mapping[str, Any], tasks: Tasks, asked: int, told: int) -> 
     os.dup2(asked, 0)
     os.close(asked)
     end_with_parent()
-    _be(request, tasks)
+    _do_and_exit(request, tasks)
 
 
 def _tell(told: int, fact: Mapping[str, int]) -> None:
@@ -169,8 +169,8 @@ def _tell(told: int, fact: Mapping[str, int]) -> None:
         os.write(told, json.dumps(fact).encode("utf-8") + b"\n")
 
 
-def _be(request: Mapping[str, Any], tasks: Tasks, parent: int | None = None) -> NoReturn:
-    """Be the process that was asked for, to its end, or to that of the ``parent`` that forked it."""
+def _do_and_exit(request: Mapping[str, Any], tasks: Tasks, parent: int | None = None) -> NoReturn:
+    """Do the task and exit; exit earlier if ``parent``, which forked this process, ends."""
     code = 1
     try:
         if parent is not None:
@@ -184,7 +184,7 @@ def _be(request: Mapping[str, Any], tasks: Tasks, parent: int | None = None) -> 
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
         tempfile.tempdir = None
-        _draw_anew()
+        _reseed()
         code = do(TaskFiles(Path(request["task"])), tasks)
     except BaseException:  # as Python does for a process: nothing may go on in the server's code
         traceback.print_exc()
@@ -194,8 +194,8 @@ def _be(request: Mapping[str, Any], tasks: Tasks, parent: int | None = None) -> 
         os._exit(code)
 
 
-def _draw_anew() -> None:
-    """Have this process draw other random numbers than the next one. Python sees to its own generator."""
+def _reseed() -> None:
+    # Forked processes would all draw the same numbers. Python reseeds its own generator.
     import numpy as np
 
     np.random.seed()  # noqa: NPY002  # it is the one that user code draws from

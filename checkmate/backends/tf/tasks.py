@@ -78,7 +78,7 @@ def run_task(
         files.task.write_text(json.dumps(task), encoding="utf-8")
         files.progress.touch()
         watched = _Watched(message, _ProgressRelay(files.progress, report), cancelled)
-        output, code = _done(folder, watched, _own_environment(environment), on_cpu=_measures_cpu(task))
+        output, code = _run(folder, watched, _own_environment(environment), on_cpu=_measures_cpu(task))
         try:
             answer = json.loads(files.answer.read_text(encoding="utf-8"))
         except (OSError, ValueError):  # it ended before it wrote, or while it did
@@ -89,8 +89,8 @@ def run_task(
     return found
 
 
-def _done(folder: str, watched: _Watched, environment: dict[str, str], *, on_cpu: bool) -> tuple[str, int]:
-    """Have the task in ``folder`` done; return the process's output and exit code."""
+def _run(folder: str, watched: _Watched, environment: dict[str, str], *, on_cpu: bool) -> tuple[str, int]:
+    """Have a process do the task in ``folder``; return its output and exit code."""
     servers = task_servers()
     server = None if servers is None else servers.take(environment, on_cpu=on_cpu)
     with _scratch(environment) as (output, inside):
@@ -239,8 +239,7 @@ class TaskServer:
         return self.process.poll() is not None
 
     def begin(self, folder: str, output: str, environment: Mapping[str, str]) -> TaskProcess:
-        """Have a process do the task in ``folder``, after the last one; raise a ``NotBegunError`` if the
-        server has ended."""
+        """Start the task in ``folder`` after the last one has ended; NotBegunError: the server has ended."""
         request = {"task": folder, "output": output, "environment": dict(environment), "folder": os.getcwd()}
         assert self.process.stdin is not None
         try:
@@ -292,7 +291,7 @@ class TaskProcess:
         return code
 
     def kill(self) -> None:
-        """End it; the server too where it has not told of the process yet."""
+        """End it, and the server too if that has not named the process yet."""
         if self._number is None or self._number == self._server.process.pid:
             self._server.end()
             self.returncode = -signal.SIGKILL

@@ -59,9 +59,8 @@ def retraced_step(
 
 
 def _with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` for the target of ``graph``, unless it names one, folded as ``graph`` was. A model
-    may be compiled for XLA on one machine and not on another; a schedule is for one of them.
-    """
+    """Return ``request`` with the folding of ``graph`` and, unless it names a target, that of ``graph``. A
+    schedule is for one target, and a model may be compiled for XLA on one machine and not on another."""
     request = replace(request, fused=graph.origin.fused)
     known = graph.origin.target
     return request if request.target is not None or not known else replace(request, target=known)

@@ -174,7 +174,6 @@ def _gradients(compared: Compared) -> dict[str, Any]:
 
 
 def _loss(compared: Compared, measured: FreshMeasurement) -> dict[str, float | None]:
-    """Return the losses of the compared steps; without a comparison that of the measured step alone."""
     if compared.found is None:
         return {"plain": None, "optimized": measured.loss}
     return dict(compared.found["usual"]["loss"])

@@ -45,8 +45,6 @@ class XlaFitted(Fitted):
 
 
 class _Compilation(XlaCompilation):
-    """The step that a request names, compiled. For a GPU that is done in a process of its own."""
-
     def __init__(self, step: XlaStep) -> None:
         self._step = step
 

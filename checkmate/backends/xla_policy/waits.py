@@ -35,7 +35,7 @@ class WaitPolicy(Enum):
 
     @property
     def once(self) -> bool:
-        """Whether a run of recomputations waits once."""
+        """Whether the recomputations in a row wait only once, before the first."""
         return self in (WaitPolicy.RUNS, WaitPolicy.GATED, WaitPolicy.VALUES, WaitPolicy.HELD)
 
     def holds(self, *, again: bool) -> bool:
@@ -77,7 +77,7 @@ def ways_to_order(graph: Graph) -> tuple[WaitPolicy, ...]:
 
 
 def usual_ways(graph: Graph) -> int:
-    """Return how many of the ways are tried for each schedule."""
+    """Return how many of the ways are tried for every schedule."""
     return 3 if WaitPolicy.HELD in ways_to_tie(graph) else 2
 
 

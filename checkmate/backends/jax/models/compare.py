@@ -29,7 +29,7 @@ Run = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Compared:
-    """What two steps came to.
+    """The results of two steps, compared.
 
     ``exact``: equation by equation; None where that needs too much memory, and ``needed`` says how much.
     ``compiled``: as XLA compiles them; None where the plain step does not fit the device. ``losses`` and
@@ -120,7 +120,7 @@ def _names(plan: JaxPlan) -> list[str]:
 
 
 def _loss(names: Sequence[str], values: Sequence[np.ndarray]) -> float | None:
-    """Return what the step calls its loss, or its only number that is a float."""
+    """Return the result called loss, else the only floating-point scalar."""
     called = [value for name, value in zip(names, values, strict=True) if name.endswith("['loss']")]
     numbers = [each for each in values if each.ndim == 0 and jnp.issubdtype(each.dtype, jnp.floating)]
     found = called or (numbers if len(numbers) == 1 else [])

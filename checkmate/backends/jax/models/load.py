@@ -60,7 +60,7 @@ class _FunctionStep(LoadedStep):
 
 @dataclass(frozen=True, eq=False)
 class _KerasStep(LoadedStep):
-    """``data``: the batch, or what random ones are made from."""
+    """``data``: the batch, or the model to make random batches for."""
 
     model: Any
     data: tuple[Any, ...] | ReadyModel
@@ -91,7 +91,7 @@ def load_step(request: ModelRequest) -> LoadedStep:
 
 @contextmanager
 def _compiling_little() -> Iterator[None]:
-    """Let XLA optimize little while weights get their values: each shape is a program that runs once."""
+    """Let XLA optimize little while weights are initialized: each shape is a program that runs once."""
     before = jax.config.read(_LITTLE)
     jax.config.update(_LITTLE, True)
     try:
@@ -160,7 +160,7 @@ def _of_train_step(
             hint="train it on one batch without checkmate first",
         ) from error
 
-    step = _telling(train_step, name)
+    step = _with_trace_error(train_step, name)
     return _KerasStep(name, step, (state, shapes), (0,), size, notes, model, data)
 
 
@@ -177,13 +177,11 @@ def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
         )
     shapes = jax.tree.map(shape_of, example)
     size = request.batch_size if code.sized else None
-    step = _telling(code.subject, found.name)
+    step = _with_trace_error(code.subject, found.name)
     return _FunctionStep(found.name, step, shapes, None, size, found.notes, example)
 
 
-def _telling(step: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return ``step`` by this name, with a TraceError where its code fails."""
-
+def _with_trace_error(step: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(step)
     def run(*args: Any) -> Any:
         try:

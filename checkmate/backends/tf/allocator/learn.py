@@ -86,7 +86,7 @@ def learned_workspace(
 
 
 def _levels_by_op(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
-    """Return per position the bytes held while each op of its node runs, above those at the node's begin."""
+    """Return, per position, the bytes held during each op of its node, above those at the node's start."""
     born: dict[int, int] = defaultdict(int)
     freed: dict[tuple[int, int], int] = defaultdict(int)
     for buffer in allocations(folded, steps):
@@ -106,7 +106,7 @@ def _levels_by_op(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
 
 
 def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    """Return how far the bytes in use rise in ``trace`` from the begin of the node whose op began last."""
+    """Return, per position, how far the bytes in use rise while the op that began last is its node's."""
     begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     level, rises = [0] * len(steps), [0] * len(steps)
@@ -122,8 +122,8 @@ def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) ->
 def learned_by_op(
     folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
 ) -> LearnedByOp:
-    """Return what a GPU's ``traces`` show of each node. Scratch counts where it raises the most that the node
-    holds."""
+    """Return what a GPU's ``traces`` show of each node. Scratch counts only where it raises the node's
+    peak."""
     ran = list(range(len(folded.nodes)) if steps is None else steps)
     asked = [_requests_by_op(folded, trace.memory, ran) for trace in traces]
     workspace: dict[int, int] = {}
@@ -143,13 +143,13 @@ def learned_by_op(
 
 @dataclass(eq=False)
 class _RequestsByOp:
-    """``scratch``: the requests of each op at its highest. ``reserves``: bytes of outputs of unknown size."""
+    """``scratch``: each op's requests at their highest. ``reserves``: bytes of outputs of unknown size."""
 
     scratch: dict[Asker, tuple[int, ...]] = field(default_factory=dict)
     reserves: dict[Asker, int] = field(default_factory=dict)
 
     def highest(self, position: int, levels: Sequence[int]) -> tuple[int, Pieces]:
-        """Return the most bytes that a node held, and its scratch then; ``levels``: without scratch."""
+        """Return the most bytes that a node held, and its scratch then. ``levels``: bytes without scratch."""
         held = ((level, (n, *self.scratch.get((position, n), ()))) for n, level in enumerate(levels))
         return max(((level + sum(pieces[1:]), pieces) for level, pieces in held), default=(0, (0,)))
 

@@ -81,7 +81,7 @@ def before_steps(
 
 
 class _VariableBuffers:
-    """Track which buffer each variable has: at first one of its size from the allocator's history."""
+    """Tracks each variable's buffer, which is at first one of its size from the allocator's history."""
 
     def __init__(self, history: Sequence[tuple[int, int]]) -> None:
         held = {handle: size for handle, size in history if size}

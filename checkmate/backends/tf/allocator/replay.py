@@ -65,7 +65,7 @@ class _OpenAllocation:
 
 @dataclass(eq=False)
 class _TensorCopy:
-    """One copy of a tensor. ``last``, ``position``: the execution that reads it last, and where that is."""
+    """One copy of a tensor. ``last``: the execution that reads it last; ``position``: that one's position."""
 
     bytes: int
     last: int = -1

@@ -166,8 +166,8 @@ def kept_hint(runs: int) -> str:
 
 @dataclass(frozen=True)
 class _RunCounts:
-    """How often a profile runs the step: untimed, only timed, timed and traced; ``earlier``: runs of an
-    interrupted profile."""
+    """Runs of the step in a profile: ``warm`` untimed ones, ``timed`` ones without the profiler, ``least`` to
+    ``most`` traced ones. ``earlier``: traced ones of an interrupted profile."""
 
     warm: int
     timed: int
@@ -187,8 +187,8 @@ class _RunCounts:
 
 @dataclass(eq=False)
 class _Runs:
-    """The step as it is run to measure it. ``ratio``: bytes at the peak of the meter per byte requested.
-    ``walls``: seconds of the step without the profiler. ``seconds``: per traced run and node."""
+    """Runs the step and measures it. ``ratio``: bytes at the meter's peak per requested byte. ``walls``:
+    seconds of each run without the profiler. ``seconds``: per traced run and node."""
 
     folded: FoldedStep
     schedule: Schedule
@@ -227,7 +227,7 @@ class _Runs:
         self.since = self.meter.read()
 
     def add(self) -> bool:
-        """Return whether the profiler saw ops."""
+        """Trace one more run; return whether the profiler saw ops."""
         self.time()
         self.traces.append(trace_run(self.run, device=self.device))
         self.seconds.append(node_seconds(self.folded, self.traces[-1], self.steps))
@@ -245,7 +245,7 @@ class _Runs:
         return LearnedByOp(learned_workspace(self.folded, self.traces, self.steps), {})
 
     def _medians(self) -> tuple[NDArray[np.float64], float]:
-        """Return the median seconds of each node, and what the whole step takes by them."""
+        """Return each node's median seconds, and what the whole schedule takes by them."""
         seconds = np.median(np.array(self.seconds), axis=0)
         times = np.bincount(self.schedule.steps, minlength=self.folded.graph.n)
         return seconds, float((seconds * times).sum())

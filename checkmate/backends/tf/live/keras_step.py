@@ -83,7 +83,7 @@ def require_keras_step(model: Any) -> None:
 
 
 def chosen_by_keras() -> bool:
-    """Whether jit_compile may be Keras's own choice.
+    """Whether ``jit_compile`` may be Keras's own choice, not the user's.
 
     ``auto`` means XLA where there is an accelerator, and nothing tells it from the user's choice.
     """
@@ -91,7 +91,7 @@ def chosen_by_keras() -> bool:
 
 
 def build(model: Any, layout: BatchLayout) -> None:
-    """Create missing weights and slots of the optimizer. A TraceError: there is nothing to train."""
+    """Create missing weights and optimizer slots. A TraceError: there is nothing to train."""
     if not model.built or any(not layer.built for layer in model.layers):
         symbols = [
             keras.KerasTensor(part.shape.as_list(), part.dtype.name, isinstance(part, tf.SparseTensorSpec))

@@ -33,8 +33,8 @@ _RUNS = 3  # the first is cold: its peak counts, its seconds do not
 # TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step. Where the
 # first few differ, more are run. In 24 runs of one step the peaks were 630 to 745 MiB.
 _PLAIN_RUNS, _MORE_PLAIN_RUNS, _ALIKE = 4, 8, 0.02
-# Of fewer, a busy machine lets the costs of the same step differ twice as much. On a quiet one they settle
-# sooner: with a further run, the sum of the least seconds falls by no more than this share.
+# With fewer runs, the costs of one step differ twice as much on a busy machine. On a quiet one they settle
+# sooner: a further run lowers the sum of the least seconds by no more than this share.
 _RUNS_FOR_COSTS, _LEAST_FOR_COSTS, _SETTLED = 6, 4, 0.01
 
 
@@ -105,7 +105,7 @@ class ReadyStep:
 
     @property
     def begins_anew(self) -> bool:
-        """Whether a run leaves nothing behind but in variables.
+        """Whether a run leaves no state behind except in variables.
 
         Then the function that was measured trains as a new one would, once the variables are put back. A
         random op without a variable goes on in its own sequence.
@@ -164,7 +164,7 @@ def measure_scheduled(
 
 
 class _Peaks:
-    """Peaks are known after a few runs, or when one is over ``within`` bytes."""
+    """A few runs are enough to know a peak, or one that is over ``within`` bytes."""
 
     def __init__(self, within: int | None = None) -> None:
         self._within = math.inf if within is None else within
@@ -174,7 +174,7 @@ class _Peaks:
 
 
 class _PlainPeaks:
-    """Peaks of plain runs are known where those of the first few are alike; else after some more."""
+    """A few plain runs are enough where their peaks are alike; else some more are needed."""
 
     def enough(self, traces: Sequence[StepTrace]) -> bool:
         peaks = [_peak(trace) for trace in traces]
@@ -186,8 +186,8 @@ class _PlainPeaks:
 class _Costs:
     """The seconds of ops, learned from runs.
 
-    ``least``: those of the quickest run, op by op. Other programs only add to the time of an op, so that is
-    nearest to its own. The first run is cold, and does not count.
+    ``least``: each op's shortest time. Other programs only add to an op's time, so this is nearest to its
+    own. The first run is cold, and does not count.
     """
 
     def __init__(self, folded: FoldedStep, steps: Sequence[int]) -> None:
@@ -214,7 +214,7 @@ def _traces(
     tensors: Sequence[tf.Tensor],
     known: _Peaks | _PlainPeaks | _Costs,
 ) -> list[StepTrace]:
-    """Run the function that ``compiled`` makes for its arguments until enough is known of it."""
+    """Run the function that ``compiled`` makes until ``known`` has enough traces."""
     device = step.graph.device_kind
     arguments = step.arguments(tensors)
     # Functions compiled earlier keep constants in the device's memory, which would count; collect them first.
@@ -281,7 +281,7 @@ def _peak(trace: StepTrace) -> int:
 
 
 class Mark:
-    """An allocator's highest mark as it was before steps were tried.
+    """An allocator's peak counter, saved before steps are tried.
 
     One of them may raise it over the budget, and hide that a later step does too.
     """

@@ -77,9 +77,8 @@ class LiveStep(ABC):
 
     @property
     def unscheduled(self) -> Schedule | None:
-        """What runs where nothing need be recomputed: the step as it is, or where that recomputes by itself,
-        the schedule that keeps everything.
-        """
+        """What runs where nothing need be recomputed: the step itself, or, if that recomputes by itself, the
+        schedule that keeps everything."""
         return self.everything if self.folded.traced.taken_out else None
 
     @property
@@ -98,7 +97,7 @@ class LiveStep(ABC):
 
     @property
     def with_metrics(self) -> bool:
-        """Whether the step updates its metrics; else they are left."""
+        """Whether the step itself updates its metrics."""
         return True
 
     @property
@@ -107,7 +106,6 @@ class LiveStep(ABC):
         return Schedule.plain(self.graph)
 
     def arguments(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return what the step is called with."""
         return list(tensors)
 
     @abstractmethod
@@ -118,10 +116,10 @@ class LiveStep(ABC):
 
     @abstractmethod
     def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
-        """Return what the step returns, of the tensors that leave it."""
+        """Return the step's result, made of the tensors that the emitted function returns."""
 
     def apply(self, flat: Sequence[tf.Tensor]) -> None:  # noqa: B027 - few leave anything
-        """Update what the scheduled step leaves to Keras."""
+        """Make the updates that the scheduled step leaves to Keras."""
 
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
@@ -252,7 +250,7 @@ def live_step(
 
 @contextmanager
 def _naming_shapes(layout: BatchLayout) -> Iterator[None]:
-    """Let an error of tracing name the batch, its usual cause."""
+    """Add the batch's shapes to the hint of a tracing error: the batch is its usual cause."""
     try:
         yield
     except TraceError as error:

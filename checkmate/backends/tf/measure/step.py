@@ -52,7 +52,7 @@ _SEED = 0  # for steps that draw random numbers without a seed of their own
 _STEPS = 2  # of a step of the user's own: the second one starts from what the first one wrote
 # Eight units in the last place, because one unit grows on its way back through a network; at most a percent.
 _ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
-# Copies of the variables or their gradients that a comparison holds: of three runs, and the first state.
+# A comparison holds copies of variables or gradients: those of three runs, and the first state.
 _OUTCOMES_HELD = 7
 
 
@@ -317,7 +317,7 @@ def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _curve(step: _ReadyStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    # Of steps that run side by side, a moment does not tell to which one a request belongs.
+    # If steps run side by side, the time of a request does not tell which step made it.
     schedule = schedule_of(step.folded, steps)
     if side_by_side(step.folded, schedule) != one_by_one(schedule):
         in_turn = replace(step, function=compiled_step(step.folded, steps, in_turn=True))

@@ -55,7 +55,7 @@ class BatchLayout:
         return self.place(tf.nest.pack_sequence_as(self.parts, list(tensors), expand_composites=True))
 
     def place(self, parts: Sequence[Any]) -> Any:
-        """Return the structure with what stands for each part."""
+        """Return the structure with one of ``parts`` in place of each number."""
 
         def leaf(found: Any) -> Any:
             if isinstance(found, Constant):
@@ -177,7 +177,7 @@ def _flattened(data: Any, counts: Callable[[Any], bool]) -> tuple[BatchLayout, l
 
 
 def _identity(value: Any) -> Any:
-    """Return what a constant is looked up by; None where it cannot be."""
+    """Return a key to find a constant by; None where it has none."""
     try:
         hash(value)
     except TypeError:

@@ -49,8 +49,8 @@ def load_model(request: ModelRequest) -> LoadedModel:
 
 def _jit(model: Any, request: ModelRequest) -> tuple[bool, tuple[str, ...]]:
     """Return whether XLA is to compile the model's step, and notes. Keras itself chooses XLA ("auto") where
-    there is a GPU, and keeps only the outcome. There, True does not tell what the user wanted, and the step
-    without XLA is the one to schedule."""
+    there is a GPU, and keeps only its choice. So True does not say there that the user wants XLA, and the
+    step without XLA is scheduled."""
     if request.target is not None:
         return request.target == Target.XLA, ()
     if getattr(model, "jit_compile", None) is not True:

@@ -19,7 +19,7 @@ NO_INPUTS, NO_LABELS = Inputs((), (), ()), Labels((), (), (), ())
 
 @dataclass(frozen=True, eq=False)
 class ModelLike:
-    """Stand where the Keras model is, for a step without one. ``layers``: Keras's, as far as known."""
+    """Stands in for the Keras model of a step that has none. ``layers``: Keras's, as far as known."""
 
     name: str
     layers: tuple[Any, ...] = ()

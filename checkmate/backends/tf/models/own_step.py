@@ -157,7 +157,7 @@ def _fitting(model: Any, request: ModelRequest) -> tuple[OwnStep, list[str]]:
 
 
 def _likely_batches(model: Any, request: ModelRequest) -> Iterator[tuple[Any, list[str]]]:
-    """Yield batches that ``model`` may be trained on, with labels if it has a loss, then without."""
+    """Yield likely training batches with notes: with labels if the model has a loss, then without."""
     inputs, where = _inputs(model, request)
     labels = _labels(model, inputs, request.batch_size)
     for wanted in (labels, NO_LABELS) if labels.specs else (NO_LABELS,):
@@ -169,7 +169,7 @@ def _likely_batches(model: Any, request: ModelRequest) -> Iterator[tuple[Any, li
 
 
 def _inputs(model: Any, request: ModelRequest) -> tuple[Inputs, str]:
-    """Return what ``model``, or else the largest model in it, reads, and how that is known."""
+    """Return the inputs of ``model``, or of the largest model in it, and words that say so."""
     try:
         return describe_inputs(model, request), ""
     except DynamicShapeError as error:
@@ -184,7 +184,6 @@ def _inputs(model: Any, request: ModelRequest) -> tuple[Inputs, str]:
 
 
 def _labels(model: Any, inputs: Inputs, batch_size: int) -> Labels:
-    """Return the labels that the compiled loss takes; none where not known."""
     if getattr(model, "loss", None) is None:
         return NO_LABELS
     try:

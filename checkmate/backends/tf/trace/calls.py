@@ -74,7 +74,7 @@ def _is_replaced(op: tf.Operation, for_xla: bool) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Inliner:
-    """``phases``: of the new ops, by name."""
+    """Copies ops into ``target``, with called functions inlined. ``phases``: of the new ops, by name."""
 
     target: Any
     for_xla: bool
@@ -89,8 +89,8 @@ class _Inliner:
         before: Sequence[tf.Operation],
         phases: Mapping[str, Phase],
     ) -> list[tf.Operation]:
-        """Copy ``ops``, side effects after ``before``; return what ends it. ``made``: what stands for each
-        tensor, by name; it has the inputs, and the rest is filled in."""
+        """Copy ``ops``, with side effects after ``before``; return the ops that end the copy. ``made``: each
+        tensor's copy, by name. It begins with the inputs' copies, and the rest is added."""
         private.copy_functions(graph, self.target)
         ends: dict[str, list[tf.Operation]] = {inner.op.name: [] for inner in graph.inputs}
         effects: list[tf.Operation] = []
@@ -114,7 +114,7 @@ class _Inliner:
         name: str,
         phase: Phase,
     ) -> list[tf.Operation]:
-        """Copy ``op``, or the body of the function that it calls; return what ends it."""
+        """Copy ``op``, or the body of the function that it calls; return the ops that end the copy."""
         if not _is_replaced(op, self.for_xla):
             copy = private.copy_op(self.target, op, made, controls, name)
             self.phases[copy.name] = phase

@@ -73,7 +73,7 @@ def _big(structure: Structure, key: Key) -> bool:
 def _join_to_producers(
     structure: Structure, union: UnionFind, readers: dict[Key, list[int]], kept: frozenset[Key]
 ) -> None:
-    # Of each group, by its representative: the position of the first member, the inputs, the members.
+    # By each group's representative: the position of its first member, its inputs, its members.
     first: dict[int, int] = {op: op for op in structure.heavy}
     inputs_of: dict[int, set[Key]] = {op: set(structure.direct_inputs(op)) for op in structure.heavy}
     members: dict[int, set[int]] = {op: {op} for op in structure.heavy}
@@ -162,8 +162,8 @@ def _join_list_readers(structure: Structure, union: UnionFind, readers: dict[Key
 
 
 def _written_variables(structure: Structure) -> set[str]:
-    """Return the resources that updates write. One that is only read, such as a learning rate, must not tie
-    all updates into one node."""
+    """Return the resources that updates write. One that is only read, such as a learning rate, must not join
+    all updates in one node."""
     return {
         tensor.name
         for op in structure.heavy

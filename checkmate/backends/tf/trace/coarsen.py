@@ -189,7 +189,7 @@ def _weight(structure: Structure, op: int) -> tuple[bool, int, int]:
 def _replay_members(
     structure: Structure, members: tuple[int, ...], written: set[Key], read: list[Key]
 ) -> tuple[int, list[tuple[Key, Key]]]:
-    """Return the most bytes held beside inputs, and (output, input) pairs that may share a buffer."""
+    """Return the most bytes held besides the inputs, and (output, input) pairs that may share a buffer."""
     held = _peak_inside(structure, members, written, frozenset())
     pairs: list[tuple[Key, Key]] = []
     for key in read:
@@ -301,7 +301,7 @@ def loose(folded: FoldedStep, graph: Graph) -> Graph | None:
 
 
 def _passing(folded: FoldedStep) -> Iterator[Key]:
-    """Yield what loops alone make and read, inside of one op."""
+    """Yield the values that pass between loops inside one node: only loops make and read them."""
     structure, values = folded.structure, frozenset(folded.values)
     for members in folded.nodes:
         made = {key for op in members for key in structure.outputs(op)} - values
@@ -342,7 +342,7 @@ def _readers(folded: FoldedStep) -> list[set[int]]:
 
 
 def _joins(folded: FoldedStep, node: int, reader: int, read: set[int]) -> bool:
-    """Return whether XLA puts all that ``node`` writes into its reader's loop. ``read``: by its fusion."""
+    """Return whether XLA fuses all outputs of ``node`` into its reader's loop, which also reads ``read``."""
     graph, structure = folded.graph, folded.structure
     op, other = graph.ops[node], graph.ops[reader]
     if Phase.UPDATE in (op.phase, other.phase) or op.recomputable is not other.recomputable:

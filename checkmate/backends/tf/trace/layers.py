@@ -100,7 +100,7 @@ def _layer_tree(model: Any) -> dict[str, Any]:
 
 
 def _layers_in(parent: Any) -> list[Any]:
-    """Return the layers of a model, or of a user's layer, which may call anything ``layers``."""
+    """Return the layers of a model, or of a user's layer, whose attribute ``layers`` may be anything."""
     held = getattr(parent, "layers", None)
     held = list(held.values()) if isinstance(held, dict) else held
     if not isinstance(held, (list, tuple)):
@@ -113,7 +113,7 @@ def _groups_of_variables(variables: Sequence[Any]) -> dict[int, str]:
 
 
 def _groups_of_weights(parent: Any, path: str) -> dict[int, str]:
-    """Return as ``_groups_of_variables`` the paths of the weights of known layers."""
+    """Return the layer of each variable, by its handle's identity, as ``_groups_of_variables`` does."""
     found: dict[int, str] = {}
     for layer in _layers_in(parent):
         here = f"{path}/{layer.name}" if path else layer.name
@@ -123,7 +123,7 @@ def _groups_of_weights(parent: Any, path: str) -> dict[int, str]:
 
 
 def _updated_variables(traced: TracedStep, groups: Mapping[int, str]) -> dict[str, str]:
-    """Return per update op, by name, the layer of the variable that it changes or feeds."""
+    """Return, by the name of each update op, the layer of the variable that it changes or feeds."""
     inside = {placeholder.name: groups.get(id(external)) for external, placeholder in traced.graph.captures}
     found: dict[str, str] = {}
     updates = [op for op, phase in zip(traced.ops, traced.phases, strict=True) if phase is Phase.UPDATE]

@@ -150,7 +150,7 @@ def _readers(tensor: tf.Tensor) -> Iterator[tuple[tf.Operation, int]]:
 
 
 def loop_of(op: tf.Operation, needed: frozenset[str]) -> Loop | None:
-    """Return the loop ``op``. None: it is none, or its functions are not known."""
+    """Return ``op`` as a loop; None if it is none, or its functions are not known."""
     if not is_loop(op):
         return None
     body, condition = loop_function(op), loop_function(op, "cond")
@@ -205,13 +205,13 @@ def _is_appended(loop: Loop, number: int) -> bool:
 
 
 def _is_taken(loop: Loop, number: int) -> bool:
-    """Return whether each iteration takes one element off the list. Nobody may read the rest."""
+    """Return whether each iteration pops an element off the list, and nobody reads the rest."""
     op = loop.result(number)
     return op.type == "TensorListPopBack" and loop.only_user(number, op) and not loop.readers(number)
 
 
 def _undoes(loop: Loop, forward: Loop, taken: Mapping[tuple[str, int], int]) -> bool:
-    """Return whether ``loop`` undoes ``forward``: it runs as often, and takes all its lists off."""
+    """Return whether ``loop`` runs as often as ``forward`` and pops all its lists, as backward loops do."""
     if 0 not in loop.indices or any(_is_appended(loop, number) for number in range(len(loop.op.inputs))):
         return False
     less = without_identities(loop.condition.outputs[0]).op
@@ -260,7 +260,7 @@ def _backward_roles(
     loop: Loop, forward: Loop, taken: Mapping[tuple[str, int], int], trips: int
 ) -> tuple[Role, ...]:
     def is_index(tensor: tf.Tensor) -> bool:
-        """Return whether ``tensor`` is the number that the forward iteration had."""
+        """Return whether ``tensor`` is the number of the forward iteration."""
         popped = without_identities(tensor)
         if popped.op.type != "TensorListPopBack" or popped.value_index != 1:
             return False
@@ -290,7 +290,7 @@ def _backward_roles(
 
 
 def _sums(loop: Loop, op: tf.Operation, number: int, is_index: Callable[[tf.Tensor], bool]) -> bool:
-    """Return whether ``op`` adds an element at the iteration's place."""
+    """Return whether ``op`` adds a tensor to the list's element of the same iteration."""
     if op.type not in SUMS | {"AddN"} or len(op.inputs) != 2 or op.outputs[0].dtype != tf.variant:
         return False
     for mine, other in (tuple(op.inputs), tuple(op.inputs)[::-1]):
@@ -302,7 +302,7 @@ def _sums(loop: Loop, op: tf.Operation, number: int, is_index: Callable[[tf.Tens
 
 
 def tensor_of(given: tf.Tensor) -> tf.Tensor | None:
-    """Return the tensor that a list was made of. None: it was not made of one, or its shape is not known."""
+    """Return the tensor that a list was made of; None if there is none, or its shape is not known."""
     op = source(given).op
     known = op.type == "TensorListFromTensor" and op.inputs[0].shape.is_fully_defined()
     return op.inputs[0] if known else None

@@ -52,7 +52,7 @@ def _variables_of(loop: Loop) -> dict[int, int]:
 
 
 def _uses(function: Any, variables: Mapping[int, int]) -> Iterator[Use]:
-    """Yield the uses in ``function`` and what it calls. ``variables``: number of its input → the loop's."""
+    """Yield the uses in ``function`` and in what it calls. ``variables``: its inputs → the loop's inputs."""
     places = {id(function.inputs[inner]): number for inner, number in variables.items()}
     for op in function.get_operations():
         if op.type in ("Placeholder", "Identity"):

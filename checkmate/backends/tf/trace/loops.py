@@ -211,9 +211,9 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
 
 
 def _kept_by_branches(op: tf.Operation) -> dict[int, LoopList]:
-    """Return what the branches of ``op`` keep for their gradient. Each returns it as an optional, which the
-    other ones leave empty; what a branch was given or returns anyway is not counted, nor what a variable
-    holds."""
+    """Return what the branches of ``op`` keep for their gradient. A branch returns each of these as an
+    optional, which the other branches leave empty. A branch's inputs, its other results and variables are not
+    counted."""
     found: dict[int, LoopList] = {}
     for body in _bodies(op):
         counted = {_behind_views(tensor).name for tensor in (*body.inputs, *body.outputs)}
@@ -235,7 +235,7 @@ def _behind_views(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def _element_bytes(tensor: tf.Tensor) -> int:
-    """Return the bytes of what is added to a list. It may be what an inner loop or branch keeps itself."""
+    """Return the bytes of a list's element, which may itself be what an inner loop or branch keeps."""
     if tensor.dtype != tf.variant:
         return tensor_bytes(tensor)
     element = without_identities(tensor)
@@ -250,8 +250,8 @@ def _list_of(element: tf.Tensor) -> tf.Tensor:
 
 
 def _first_of(element: tf.Tensor) -> tf.Tensor | None:
-    """Return what an inner loop began with, where its list ``element`` holds its state as each iteration
-    found it; else None."""
+    """Return the initial state of an inner loop whose list ``element`` holds that state at the start of each
+    iteration; else None."""
     body = loop_function(element.op) if is_loop(element.op) else None
     appended = None if body is None else _appended_tensor(body.outputs[element.value_index])
     if body is None or appended is None:
@@ -267,7 +267,7 @@ def _appended_tensor(returned: tf.Tensor) -> tf.Tensor | None:
 
 
 def _elements(tensor: tf.Tensor) -> int | None:
-    """Return how many elements the list ``tensor`` has or is reserved for. None where nothing tells."""
+    """Return the length of the list ``tensor``, which may only be reserved; None if it is not known."""
     op = without_identities(tensor).op
     count: int | None = None
     if op.type in ("TensorListReserve", "EmptyTensorList"):
@@ -324,8 +324,8 @@ def operations(op: tf.Operation) -> float:
 
 
 class _FunctionReplay:
-    """Replay the ops of a function once. ``state``: numbers of the inputs that are a loop's state, which
-    count here. ``counted``: of the inputs that are lists, which free what is taken off them."""
+    """Replays a function's ops once. ``state``: numbers of the inputs that are the loop's state, whose bytes
+    count here. ``counted``: numbers of the inputs that are lists: popping an element frees its bytes."""
 
     def __init__(
         self, body: Any, kernels: Kernels, state: Set[int] = frozenset(), counted: Set[int] = frozenset()
@@ -386,7 +386,7 @@ class _FunctionReplay:
         return own and tensor.op.type not in FIXED_TYPES and not self._taken_off(tensor)
 
     def _taken_off(self, tensor: tf.Tensor) -> bool:
-        """Return whether ``tensor`` was in a list that counts until now."""
+        """Return whether ``tensor`` was popped off a list that is counted."""
         op = tensor.op
         return op.type == "TensorListPopBack" and without_identities(op.inputs[0]).name in self.lists
 
@@ -401,7 +401,7 @@ class _FunctionReplay:
 
 
 def _needed_in_order(body: Any) -> list[tf.Operation]:
-    """Return the ops of a function that run, depth first: TensorFlow goes on with what became possible."""
+    """Return the ops of a function that run, depth first: TensorFlow prefers ops that just became ready."""
     names = needed(body.outputs, body.get_operations(), lambda tensor: tensor)
     ops = [op for op in body.get_operations() if op.name in names]
     return [ops[i] for i in in_order(sources_of(ops), lambda item, order: (-len(order), item))]

@@ -145,7 +145,7 @@ def trace_function(
 
 
 def _loss_of(result: Any, found: Sequence[tf.Tensor]) -> int | None:
-    """Return which of ``found`` is called loss in ``result``, else the first number, else None."""
+    """Return the place in ``found`` of what ``result`` calls loss, else of the first scalar, else None."""
     named = result.get("loss") if isinstance(result, Mapping) else None
     numbers = [i for i, tensor in enumerate(found) if tensor.shape.rank == 0 and tensor.dtype.is_floating]
     return next((i for i in numbers if found[i] is named), numbers[0] if numbers else None)

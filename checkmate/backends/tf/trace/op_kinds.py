@@ -135,8 +135,8 @@ def _takes_aligned_rows(op: tf.Operation) -> bool:
 
 
 def _only_transposes_for_products(op: tf.Operation) -> bool:
-    """Return whether ``op`` swaps the last two dimensions for products, which can read transposed (complex
-    ones conjugate)."""
+    """Return whether ``op`` swaps the last two dimensions for matrix products only, which can read its input
+    transposed. Complex ones would conjugate it."""
     if op.type != "Transpose" or not op.outputs[0].consumers() or op.outputs[0].dtype.is_complex:
         return False
     order = _permutation(op.inputs[1])

@@ -21,7 +21,7 @@ _PASSED_ON = frozenset({"Identity", "IdentityN"})
 
 
 def fold_recomputation(ops: Sequence[tf.Operation]) -> bool:
-    """Let what reads a recomputed tensor read the first one. ``ops`` are in the order of the trace. Return
+    """Make readers of recomputed tensors read the first ones. ``ops`` are in the order of the trace. Return
     whether any was recomputed."""
     delayed = {op.name: zero for op in ops if (zero := _zero_of(op)) is not None}
     if not delayed:
@@ -39,12 +39,12 @@ def fold_recomputation(ops: Sequence[tf.Operation]) -> bool:
 
 
 def may_recompute(ops: Sequence[tf.Operation]) -> bool:
-    """Return whether something waits for a gradient, as all that is recomputed does."""
+    """Return whether some op waits for a gradient, as all recomputed ops do."""
     return any(_zero_of(op) is not None for op in ops)
 
 
 def _zero_of(op: tf.Operation) -> str | None:
-    """Return the zero that ``op`` adds to wait for a gradient: ``where(a == a, 0., nan)``, maybe cast."""
+    """Name the zero that ``op`` adds to wait for a gradient: ``where(a == a, 0., nan)``, maybe cast."""
     if op.type != "AddV2":
         return None
     zero = op.inputs[1].op
@@ -58,8 +58,8 @@ def _zero_of(op: tf.Operation) -> str | None:
 
 
 def _beside(ops: Sequence[tf.Operation], firsts: _Firsts) -> dict[str, tf.Tensor]:
-    """Return what recomputed ops read beside the arguments, such as a cast of a variable, with what the first
-    ones read: a gradient may read it, too."""
+    """Return what recomputed ops read besides the call's arguments, such as a variable's cast, and for each
+    what the first op read: a gradient may read that, too."""
     order = {op.name: number for number, op in enumerate(ops)}
     twins, found = dict(firsts.twins), dict[str, tf.Tensor]()
     for op in reversed(ops):
@@ -76,9 +76,9 @@ def _beside(ops: Sequence[tf.Operation], firsts: _Firsts) -> dict[str, tf.Tensor
 
 @dataclass(eq=False)
 class _Firsts:
-    """The first of all equal tensors. ``delayed``: by delayed sum the zero that it adds; each call that is
-    recomputed has one. ``calls``: by recomputed op the zeros of the calls that it is of. ``twins``: by
-    recomputed op the first one. All by name."""
+    """Finds the first of all equal tensors. All is by name. ``delayed``: by delayed sum, the zero that it
+    adds; each recomputed call has one. ``calls``: by recomputed op, the zeros of the calls that contain it.
+    ``twins``: by recomputed op, the op computed first."""
 
     delayed: Mapping[str, str]
     calls: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class _Firsts:
             self.calls[op.name] = calls
 
     def _key(self, op: tf.Operation, inputs: Sequence[tf.Tensor]) -> Hashable | None:
-        """Return what equal ops have in common; None where it is not known."""
+        """Return a key that equal ops share; None where equality cannot be told."""
         names = tuple(tensor.name for tensor in inputs)
         if op.type == "ReadVariableOp":
             return op.type, names, self._writes[names[0]], op.get_attr("dtype")

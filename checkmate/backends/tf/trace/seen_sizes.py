@@ -51,7 +51,7 @@ def _planned(traced: TracedStep) -> Iterator[tf.Operation]:
 
 
 def _uncounted(traced: TracedStep) -> Iterator[tf.Operation]:
-    """Yield the loops that count their iterations in their first output, where only that tells how many."""
+    """Yield loops whose number of iterations is told only by their first output, a counter."""
     for op in _planned(traced):
         if not is_loop(op) or counted_trips(op) is not None:
             continue
@@ -71,8 +71,8 @@ def _unsized(traced: TracedStep) -> Iterator[tf.Tensor]:
 def _counting(
     traced: TracedStep, sized: Sequence[tf.Tensor], counters: Sequence[tf.Tensor]
 ) -> Callable[..., list[tf.Tensor]]:
-    """Return a function of the step's arguments that returns the sizes of some tensors and the values of
-    others, and computes no more than they need."""
+    """Return a function of the step's arguments that computes only the sizes of ``sized`` and the values of
+    ``counters``."""
 
     def counting(*given: tf.Tensor) -> list[tf.Tensor]:
         target = tf.compat.v1.get_default_graph()

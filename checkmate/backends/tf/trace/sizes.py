@@ -168,7 +168,7 @@ def _same_rows(tensor: tf.Tensor, known: dict[str, int | None]) -> int | None:
 
 
 def _known_dimensions(tensor: tf.Tensor) -> int:
-    """Return the product of the known dimensions where one is open; else 0."""
+    """Return the product of the known dimensions if exactly one is unknown; else 0."""
     sizes = [] if tensor.shape.rank is None else tensor.shape.as_list()
     return math.prod(size for size in sizes if size is not None) if sizes.count(None) == 1 else 0
 

@@ -242,8 +242,8 @@ def _created_outside(create: Callable[..., Any], **options: Any) -> Any:
 
 
 def _constant(value: Any) -> Any:
-    """Return the constant that ``value`` is or makes, or what makes it; None if it is something else. What
-    makes it is tried in a graph of its own, where it can read nothing of the trace."""
+    """Return a variable's initial value if it is constant, or the function that makes it; else None. The
+    function is tried in a graph of its own, where it can read nothing of the trace."""
     if not callable(value):
         return tf.get_static_value(value) if tf.is_symbolic_tensor(value) else value
     with tf.Graph().as_default() as graph:

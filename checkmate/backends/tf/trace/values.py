@@ -68,7 +68,7 @@ def _copied(
 def _added(
     target: Any, name: str, function: Any, values: Mapping[int, tf.Tensor]
 ) -> tuple[str, list[tf.DType]]:
-    """Add a copy of ``function`` to ``target``; return its name, and the types of what it returns."""
+    """Add a copy of ``function`` to ``target``; return its name and the dtypes of its outputs."""
     dtypes: list[tf.DType] = []
 
     def build(graph: Any) -> tuple[list[tf.Tensor], list[tf.Tensor]]:

@@ -13,8 +13,8 @@ from checkmate.backends.tf import private
 
 
 def source(tensor: tf.Tensor) -> tf.Tensor:
-    """Return ``tensor``, or the tensor behind identities that wait for nothing. Keras passes all gradients
-    through one ``IdentityN``: taken literally it would hold each until the last."""
+    """Return ``tensor``, or the tensor behind identities without control inputs. Keras passes all gradients
+    through one ``IdentityN``: taken literally, it would hold each until the last one is there."""
     while tensor.op.type in ("Identity", "IdentityN") and not tensor.op.control_inputs:
         tensor = tensor.op.inputs[tensor.value_index]
     return tensor

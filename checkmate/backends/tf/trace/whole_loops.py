@@ -74,8 +74,8 @@ def _why_once(traced: TracedStep, loop: Loop, op: tf.Operation, number: int | No
 
 
 def _variable(traced: TracedStep, loop: Loop, number: int) -> str | None:
-    """Return the name of the variable that is given to ``loop``, Keras's path where it has one; None: it is
-    none, such as a table."""
+    """Return the name of the variable given to ``loop``, Keras's path where it has one; None if it is not a
+    variable, but a table, for example."""
     handle = loop.op.inputs[number]
     outside = {inner.name: outer for outer, inner in traced.graph.captures}.get(handle.name)
     known = [*getattr(traced.loaded.model, "variables", ()), *traced.variables]

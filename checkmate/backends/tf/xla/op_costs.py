@@ -39,8 +39,9 @@ _DEAR = frozenset(
         "Erfc", "Pow", "Sqrt", "Rsqrt", "RealDiv", "Div",
     }
 )  # fmt: skip
-# In operations of a product, of which two cores of an AMD EPYC do a hundred in a nanosecond. The steps of a
-# dense network and of a GPT took about so long there. A GPU is slower yet at what is no product.
+# The unit is an operation of a matrix product; two cores of an AMD EPYC do a hundred in a nanosecond. With
+# these values, the steps of a dense network and of a GPT took about as long there as estimated. A GPU takes
+# even longer for what is no product.
 _OPERATION = 7.0
 _BYTE = 2.5
 _UNIT = 2.0**30  # operations: a step then costs some tens or thousands
@@ -105,7 +106,7 @@ def costs_for_xla(folded: FoldedStep) -> Graph:
 
 
 def _operations(op: tf.Operation) -> float:
-    """How many operations of a product take as long as ``op``'s."""
+    """Return how many operations of a matrix product take as long as ``op``."""
     counted = operations(op)
     if is_product(op) or is_loop(op):
         return counted
