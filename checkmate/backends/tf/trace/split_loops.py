@@ -38,7 +38,7 @@ from checkmate.errors import DynamicShapeError
 from checkmate.ir import Phase
 
 _LEAST_TRIPS = 4
-_MOST_PARTS = 16  # more make a graph that takes longer to solve than it saves
+_MOST_PARTS = 8  # each takes time of its own; with more, schedules cost no less and reach hardly further
 _NOTABLE = 0.05  # of the bytes that the forward pass makes: what a loop's lists must hold to be split
 
 
