@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue, NameAttrList
-from tensorflow.core.protobuf import config_pb2
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function, tf_method_target
 from tensorflow.python.framework import config, func_graph, function_def_to_graph, kernels, ops
@@ -460,9 +460,10 @@ def folding_constants() -> Iterator[None]:
     running: Any = context.context()
     before = running.function_call_options
     options = config_pb2.ConfigProto.FromString(before.config_proto_serialized)
-    rewriting = options.graph_options.rewrite_options
-    rewriting.optimizers[:] = ["constfold"]
-    rewriting.meta_optimizer_iterations = rewriting.ONE
+    once = rewriter_config_pb2.RewriterConfig(
+        optimizers=["constfold"], meta_optimizer_iterations=rewriter_config_pb2.RewriterConfig.ONE
+    )
+    options.graph_options.rewrite_options.MergeFrom(once)
     instead = copy.copy(before)
     instead.config_proto_serialized = options
     running.function_call_options = instead
