@@ -128,7 +128,7 @@ def test_written_variables_are_found_and_no_other_thread_is_disturbed() -> None:
     assert errors == []
 
 
-def test_one_thread_calls_a_function_without_rewriting_its_graph() -> None:
+def test_one_thread_calls_a_function_whose_constants_alone_are_folded() -> None:
     def layer(x: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias))
 
@@ -141,7 +141,7 @@ def test_one_thread_calls_a_function_without_rewriting_its_graph() -> None:
 
     beside: list[bool] = []
     assert fused()
-    with private.without_rewriting():
+    with private.folding_constants():
         assert not fused()
         other = threading.Thread(target=lambda: beside.append(fused()))
         other.start()
