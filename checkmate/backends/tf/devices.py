@@ -71,9 +71,9 @@ def warms_up(kind: str) -> bool:
 
 
 def as_emitted(kind: str) -> AbstractContextManager[None]:
-    """Have this thread run scheduled steps as they were emitted, but for constants, on a CPU. The rest of
-    TensorFlow's rewriting may not move the ops anyway, and takes most of a first run. A GPU needs its change
-    of layouts."""
+    """Have this thread run scheduled steps as emitted. On a CPU TensorFlow's rewriting of graphs then only
+    computes constants: the rest may not move the ops anyway, and takes most of a first run. On a GPU all of
+    it runs, as steps need its change of layouts."""
     return nullcontext() if kind == "gpu" else private.folding_constants()
 
 

@@ -402,15 +402,18 @@ def captured_variables(function: Any) -> tuple[Any, ...]:
 
 
 def _variables_by_handle(handles: list[Any]) -> dict[int, Any]:
-    """Return the variables that have these handles, by the handle's identity. The collector is not asked for
-    all objects: among these may be another thread's unfinished tuple, and that thread would end with a
+    every = owners_of(handles, resource_variable_ops.BaseResourceVariable)
+    return {id(handle): item for item in every if (handle := getattr(item, "_handle", None)) is not None}
+
+
+def owners_of(handles: list[Any], kind: type) -> list[Any]:
+    """Return the objects of ``kind`` that have these handles, each once. The collector is not asked for all
+    objects: among these may be another thread's unfinished tuple, and that thread would end with a
     SystemError."""
-    kind = resource_variable_ops.BaseResourceVariable
     holders = gc.get_referrers(*handles) if handles else []
     attributes = [holder for holder in holders if type(holder) is dict]
     owners = gc.get_referrers(*attributes) if attributes else []
-    every = (item for item in (*holders, *owners) if issubclass(type(item), kind))
-    return {id(handle): item for item in every if (handle := getattr(item, "_handle", None)) is not None}
+    return list({id(each): each for each in (*holders, *owners) if issubclass(type(each), kind)}.values())
 
 
 def method_owner(function: Any) -> tuple[bool, Any]:
@@ -455,8 +458,8 @@ def rewrites_graphs() -> bool:
 
 @contextmanager
 def folding_constants() -> Iterator[None]:
-    """Let this thread call functions whose graphs are rewritten only where constants are computed; the public
-    options are the process's."""
+    """Let this thread call functions without rewriting their graphs, but for the folding of constants. The
+    public option is the whole process's."""
     running: Any = context.context()
     before = running.function_call_options
     options = config_pb2.ConfigProto.FromString(before.config_proto_serialized)

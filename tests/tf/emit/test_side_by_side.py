@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
-from checkmate.backends.tf.emit.side_by_side import made_bytes, waits_within
-from checkmate.ir import Graph, Schedule, Timeline
+import keras
+import tensorflow as tf
+
+from checkmate.backends.tf.emit.side_by_side import made_bytes, side_by_side, waits_within
+from checkmate.backends.tf.measure.concrete import compiled_step
+from checkmate.backends.tf.node_times import position_of
+from checkmate.ir import Graph, Phase, Schedule, Timeline
 from checkmate.memory.simulate import simulate
 from tests.graphs_strategies import random_graph
+from tests.tf.conftest import folded_model
+from tests.tf.schedules import recompute_forward
 
 
 def reads(graph: Graph, steps: list[int]) -> list[set[int]]:
@@ -81,3 +88,51 @@ def test_without_waiting_it_would_need_more() -> None:
         timeline = simulate(graph, schedule)
         over += most_held(timeline, reads(graph, schedule.steps.tolist()), random) > timeline.peak_bytes
     assert over > 20
+
+
+def waited_for(op: tf.Operation) -> set[str]:
+    """Return the names of all ops that run before ``op``."""
+    found: set[str] = set()
+    stack = [op]
+    while stack:
+        before = stack.pop()
+        for each in (*(tensor.op for tensor in before.inputs), *before.control_inputs):
+            if each.name not in found:
+                found.add(each.name)
+                stack.append(each)
+    return found
+
+
+def test_an_update_waits_for_what_reads_its_variable_and_not_for_all() -> None:
+    """Test that no update copies its variable because a product still reads it."""
+    dense = [keras.layers.Dense(256, activation="tanh") for _ in range(4)]
+    model = keras.Sequential([keras.Input((256,)), *dense, keras.layers.Dense(256)])
+    model.compile("adam", "mse")
+    folded = folded_model(model, (64, 256), (64, 256))
+    structure, schedule = folded.structure, recompute_forward(folded.graph)
+    steps = schedule.steps.tolist()
+    emitted: dict[int, list[tf.Operation]] = {}
+    for op in compiled_step(folded, steps).graph.get_operations():
+        if op.name.startswith("step"):
+            emitted.setdefault(position_of(op.name), []).append(op)
+    read, beside = 0, 0
+    for step, node in enumerate(steps):
+        if structure.phase(folded.nodes[node][0]) is not Phase.UPDATE:
+            continue
+        written = set().union(*map(structure.variables_taken, folded.nodes[node]))
+        for assign in (op for op in emitted[step] if op.type.startswith("Assign")):
+            before = waited_for(assign)
+            for earlier in range(step):
+                readers = [
+                    op for op in folded.nodes[steps[earlier]] if structure.variables_read(op) & written
+                ]
+                types = {structure.ops[op].type for op in readers}
+                names = {op.name for op in emitted[earlier] if op.type in types}
+                assert bool(names) == bool(readers) and names <= before, (step, earlier)
+                read += len(names)
+            beside += any(op.name not in before for op in emitted[step - 1])
+    assert (
+        read > 20
+        and beside
+        and any(first < step for step, first in enumerate(side_by_side(folded, schedule).waits_for))
+    )

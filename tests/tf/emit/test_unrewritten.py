@@ -1,4 +1,4 @@
-"""Test powers and transposed products of scheduled steps, which run without TensorFlow's graph rewriting."""
+"""Test powers and transposed products of scheduled steps, in which TensorFlow only folds constants."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ Its variables by name, prediction, evaluation, and a plain step for a batch of f
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -62,11 +61,7 @@ def tables_of(functions: Iterable[Any]) -> list[Any]:
     """Return the lookup tables that concrete ``functions`` read. TensorFlow knows their handles alone."""
     captures = (external for function in functions for external, _ in function.graph.captures)
     handles = [external for external in captures if external.dtype == tf.resource]
-    holders = gc.get_referrers(*handles) if handles else []
-    attributes = [holder for holder in holders if type(holder) is dict]
-    owners = gc.get_referrers(*attributes) if attributes else []
-    kind = tf.saved_model.experimental.TrackableResource
-    return list({id(each): each for each in (*holders, *owners) if issubclass(type(each), kind)}.values())
+    return private.owners_of(handles, tf.saved_model.experimental.TrackableResource)
 
 
 def inference(loaded: LoadedModel, specs: Sequence[tf.TensorSpec]) -> tuple[dict[str, Any], tuple[str, ...]]:

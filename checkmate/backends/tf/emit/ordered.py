@@ -107,22 +107,19 @@ def ordered_step(
         for node, first, at_once in zip(steps, order.waits_for, order.iterations, strict=True):
             emitter.emit_node(node, first, at_once)
         emitter.emit_side_effects()
-        return emitter.outputs(with_gradients=with_gradients, last=emitter.last)
+        return emitter.outputs(with_gradients=with_gradients, last=emitter.gates.before)
 
     return step
 
 
 @dataclass(eq=False)
 class _Emitter(Copies):
-    last: list[tf.Operation] = field(default_factory=list)  # what the step being emitted waits for
-    gates: Gates = field(init=False)
+    gates: Gates = field(init=False)  # of what the step being emitted waits for
     ended: int = 0  # how many steps that means
     ends: list[list[tf.Operation]] = field(default_factory=list)  # the last ops of each step
     waits_for: list[int] = field(default_factory=list)  # ``ended`` of each step
     read_at: dict[str, int] = field(default_factory=dict)  # op's name → the first step that reads it
-    variable_used: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # variable → steps, since it was written
+    users: dict[str, list[int]] = field(default_factory=dict)  # variable → the steps that use it as it is
 
     def __post_init__(self) -> None:
         self.gates = Gates(self.graph, "start", ())
@@ -144,25 +141,20 @@ class _Emitter(Copies):
         inside = {ops[member].name for member in members}
         read = {tensor.op.name for member in members for tensor in self._sources_within(member)}
         leaves: list[tf.Operation] = []
-        # Nothing fuses in an update, so its ops can run one by one; side by side they hold more at once.
-        one_by_one = self.structure.phase(members[0]) is Phase.UPDATE
-        gates = self.gates
-        if one_by_one:
-            waits = [*self.last, *self._users_of_variables(members)]
-            self.gates = Gates(self.graph, gates.scope, waits)
+        gates, updates = self.gates, self.structure.phase(members[0]) is Phase.UPDATE
+        if updates:
+            self.gates = Gates(self.graph, gates.scope, [*gates.before, *self._ends_of_users(members)])
         before = self.gates.before
         for member in members:
             original = ops[member]
-            starts = one_by_one or not any(
-                tensor.op.name in inside for tensor in self._sources_within(member)
-            )
+            starts = not any(tensor.op.name in inside for tensor in self._sources_within(member))
             controls = self._controls(member)
             inputs = self._inputs(member)
             # Each input of a loop or a condition goes its own way inside; that one waits holds back no other.
             # An op that waits for it does: TensorFlow leaves out a control edge beside one of data.
             if is_loop(original) or is_branch(original):
                 controls += self._joined(before, self.gates.scope) if before else []
-            elif starts and (one_by_one or not self.gates.waits(inputs)):
+            elif updates or (starts and not self.gates.waits(inputs)):
                 controls += before
             if member in self._in_variables:
                 controls.append(self._let_go(self._in_variables[member], before))
@@ -172,21 +164,21 @@ class _Emitter(Copies):
                 if (found := self.current.get(self.structure.index[tensor.op.name])) is not None:
                     self.read_at.setdefault(found.name, len(self.ends))
             self.current[member] = copy
-            if one_by_one:
+            if updates:
+                # Nothing fuses in an update: its ops can run one by one, and hold less at once.
                 before = leaves = [copy]
             elif original.name not in read or _calls(copy):
                 leaves.append(copy)
-        for member in members:
             for name in self.structure.variables_read(member) | self.structure.variables_taken(member):
-                self.variable_used.setdefault(name, []).append(len(self.ends))
+                self.users.setdefault(name, []).append(len(self.ends))
         self.ends.append(leaves)
         self.gates = gates
 
-    def _users_of_variables(self, members: Sequence[int]) -> list[tf.Operation]:
-        """Return what ends the steps that use what an update writes. TensorFlow copies a variable that it
-        updates while a tensor that was read of it is in use."""
+    def _ends_of_users(self, members: Sequence[int]) -> list[tf.Operation]:
+        """Return what ends the steps that use the variables which an update writes. TensorFlow copies a
+        variable that it updates while a tensor that was read of it is in use."""
         written = set().union(*map(self.structure.variables_taken, members))
-        steps = {step for name in written for step in self.variable_used.pop(name, ()) if step >= self.ended}
+        steps = {step for name in written for step in self.users.pop(name, ()) if step >= self.ended}
         return [op for step in sorted(steps) for op in self.ends[step]]
 
     def _begin(self, scope: str, first: int) -> None:
@@ -196,11 +188,11 @@ class _Emitter(Copies):
             ends = [op for step in steps for op in self.ends[step] if not self._ended_by(op, first)]
             # A step that waited for the same as the last one makes what waits for it wait for that too.
             if not any(self.waits_for[step] == self.ended for step in steps):
-                ends = [*self.last, *ends]
+                ends = [*self.gates.before, *ends]
             # That an output of a loop is there does not tell that the loop has ended; an op that waits does.
             if first < len(self.ends) or any(map(_calls, ends)):
                 ends = self._joined(ends, scope)
-            self.last, self.ended, self.gates = ends, first, Gates(self.graph, scope, ends)
+            self.ended, self.gates = first, Gates(self.graph, scope, ends)
         self.gates.scope = scope
         self.waits_for.append(self.ended)
 
@@ -302,7 +294,7 @@ class _Emitter(Copies):
         self, index: int, inputs: Sequence[tf.Tensor], controls: Sequence[tf.Operation]
     ) -> tf.Operation:
         late = self._late and index in self.structure.late_updates
-        copy = self._copy(index, inputs, [*controls, *(self.last if late else ())])
+        copy = self._copy(index, inputs, [*controls, *(self.gates.before if late else ())])
         self.gates.add(copy, waits=self.gates.waits(inputs))
         return copy
 
