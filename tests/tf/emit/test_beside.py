@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -239,16 +239,19 @@ def test_a_step_with_recomputation_of_its_own_is_exported(compiled: bool, tmp_pa
 def test_what_is_beside_takes_no_memory_of_the_step(name: str, tmp_path: Path) -> None:
     """Test models whose reloaded step shows the same bytes each time, but for single buffers."""
     folded = small(name)
-    peaks = []
-    for alone in (True, False):
+
+    def peaks(*, alone: bool, runs: int) -> Iterator[int]:
         folder = tmp_path / str(alone)
         # Steps side by side hold now more, now less.
         save_step(folded, recompute_forward(folded.graph), folder, alone=alone, in_turn=True)
         batch = folded.traced.loaded.make_batch()
-        # Beside other programs a run may show more.
-        runs = [measure_reloaded(folder, batch, report=silent, cancelled=never) for _ in range(2)]
-        peaks.append(min(run["peak_bytes"] for run in runs))
-    assert peaks[1] == pytest.approx(peaks[0], rel=0.05) and peaks[0] > 2**20
+        for _ in range(runs):
+            yield measure_reloaded(folder, batch, report=silent, cancelled=never)["peak_bytes"]
+
+    least = min(peaks(alone=True, runs=2))
+    # A run may show one more buffer, but not each run.
+    assert any(peak == pytest.approx(least, rel=1e-4) for peak in peaks(alone=False, runs=8))
+    assert least > 2**20
 
 
 @pytest.mark.heavy
