@@ -48,7 +48,7 @@ def check(rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.heavy
 def test_the_example_trains_within_its_budget() -> None:
-    done = run_python(ROOT / "examples" / "jax" / "transformer.py", "--small", "--budget", "80%")
+    done = run_python(ROOT / "examples" / "on_jax" / "transformer.py", "--small", "--budget", "80%")
     losses = [float(each) for each in re.findall(r"loss: ([\d.]+)", done.stdout)]
     assert len(losses) == 4 and losses[-1] < losses[0]
     reached, budget = (int(each) for each in re.findall(r"holds (\d+) of (\d+)", done.stdout)[0])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,12 @@ def test_there_are_sixteen_examples_and_they_are_short() -> None:
     for (name,) in [*PROGRAMS, ("hub.py",)]:
         text = (EXAMPLES / name).read_text()
         assert len(text.splitlines()) <= 105 and "checkmate.rematerialize" in text
+
+
+def test_nothing_beside_the_examples_hides_a_module_that_they_import() -> None:
+    """Test that ``import jax`` in Keras finds no folder of ours: Python looks beside a program first."""
+    modules = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), "jax", "torch"}
+    assert not modules & {path.stem for path in EXAMPLES.iterdir()}
 
 
 def run_of(name: str, *words: str) -> str:

@@ -1,6 +1,6 @@
 """Train a small transformer in plain JAX, within a memory budget.
 
-``python examples/jax/transformer.py --budget 60%``; ``--small`` takes seconds.
+``python examples/on_jax/transformer.py --budget 60%``; ``--small`` takes seconds.
 """
 
 import argparse
