@@ -98,7 +98,11 @@ class Screen:
         self._x.XCloseDisplay(self._connection)
         for process in (self._manager, self._server):
             process.terminate()
-            process.wait()
+            try:
+                process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:  # openbox can miss the signal
+                process.kill()
+                process.wait()
 
 
 def _mapped(path: Path) -> NDArray[np.uint32]:
