@@ -144,6 +144,12 @@ class MeteredStep(PlannedStep):
             StepTooLargeError: it does not fit the device.
         """
 
+    @abstractmethod
+    def in_turn(self, fitted: Fitted, within: int) -> Fitted:
+        """Measure the step again with its ops one after another, if some ran side by side; return the one
+        that shows less. Errors and ``within`` are as for ``measure``.
+        """
+
     @property
     @abstractmethod
     def origin_notes(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class KeptTrial:
     ``steps``: op indices in the order of execution; None: as TensorFlow runs it by itself. ``peak_bytes``:
     what the allocator held at most; ``least_bytes``: the lowest of the runs' peaks. ``held_bytes`` of them
     were not the step's own. ``source``: how the peak is known. ``constant_bytes``: what the step's function
-    goes on holding between its runs.
+    goes on holding between its runs. ``seconds``: of a run, and ``op_seconds`` of its ops; 0: not known.
     """
 
     steps: tuple[int, ...] | None
@@ -43,6 +43,8 @@ class KeptTrial:
     held_bytes: int
     source: str
     constant_bytes: int = 0
+    seconds: float = 0.0
+    op_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class KeptPlan:
     ISO, UTC. ``measured``: the peak was read off a meter; else it was predicted. ``tried`` is all that was
     measured of the step. ``seconds`` and ``scratch`` (bytes) are those of its ops, if they are known.
     ``rooms``: bytes for the step alone that a plan was sought for, to the end. ``made_with``: versions,
-    device and settings. ``as_written``: the plain step with recomputation of its own, where it was measured.
+    device and settings. ``in_turn``: ops run one after another. ``as_written``: the plain step with
+    recomputation of its own, where it was measured.
     """
 
     steps: tuple[int, ...] | None
@@ -73,6 +76,7 @@ class KeptPlan:
     scratch: tuple[int, ...] = ()
     rooms: tuple[int, ...] = ()
     made_with: Mapping[str, str] = field(default_factory=dict)
+    in_turn: bool = False
     as_written: KeptTrial | None = None
 
 

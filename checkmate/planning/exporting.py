@@ -79,6 +79,8 @@ class StepPlanning:
         if to_write:
             result, notes = self._arranged(self.step, result, allowed)
         found = self.step.measure(result)
+        if found.expected_bytes > allowed:
+            found = self.step.in_turn(found, allowed)
         return replace(found, notes=(*notes, *found.notes))
 
     def _arranged(
@@ -109,7 +111,7 @@ class StepPlanning:
             *replaced_note(supplied, found.result, allowed),
             found.margin,
             *_reload_margin_note(allowed - goal),
-            *self.step.origin_notes,
+            *dict.fromkeys([*measured.notes, *self.step.origin_notes]),
         )
         return replace(measured, notes=notes)
 

@@ -21,6 +21,7 @@ _USED = 0.97  # of the limit: a schedule that uses as much is not bettered
 _NEAR = 0.02  # of the limit: a given schedule that should be over by less is measured all the same
 _ROOM = 1.02  # times what the smallest known schedule should show: a budget that is said to be enough
 _SECONDS = 1.0  # for each of about ten solves that look for it
+_APART = 1.05  # times what ops one after another should show: with more, none run side by side
 _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out of memory
 
 
@@ -109,6 +110,8 @@ def fit_metered(
             best = best or BudgetFit(allowed, candidate.result, None, attempt, ran_out)
             search.measured(candidate, allowed + over_by(error, allowed))
             continue
+        if found.expected_bytes > max(allowed, _APART * candidate.expected):
+            found = step.in_turn(found, allowed)
         shown, now = found.expected_bytes, BudgetFit(allowed, candidate.result, found, attempt)
         if best is None or best.measured is None or shown < best.measured.expected_bytes:
             best = now
@@ -117,7 +120,9 @@ def fit_metered(
         over = format_bytes(shown - allowed)
         solver.report(Progress("measure", message=f"measured {format_bytes(shown)}, {over} over the budget"))
         search.measured(candidate, shown)
-    return replace(best or BudgetFit(allowed, search.last, None, tried, ran_out), attempts=tried)
+    best = best or BudgetFit(allowed, search.last, None, tried, ran_out)
+    closest = best.measured and step.in_turn(best.measured, allowed)
+    return replace(best, measured=closest, attempts=tried)
 
 
 def over_by(error: StepTooLargeError, allowed: int) -> int:

@@ -102,6 +102,14 @@ class PlanMemory:
     def uses_kept(self, step: LiveStep) -> None:
         self._kept[step.layout.key] = self.name_of(step)
 
+    def takes_turns(self, plan: StepPlan, limit: Limit) -> None:
+        """Remember that the ops of ``plan`` run one after another from now on."""
+        key = plan.layout.key
+        if key in self._facts:
+            self._facts[key] = dataclasses.replace(self._facts[key], in_turn=True)
+        if key in self._kept:
+            self.keep(dataclasses.replace(plan, name=self._kept[key]), limit)
+
     def seen_over(self, plan: StepPlan, peak_bytes: int) -> None:
         """Remember that ``plan`` was seen at ``peak_bytes``, over the budget: no later run may use it."""
         key = plan.layout.key
@@ -199,6 +207,7 @@ def _with_plan(facts: KeptPlan, plan: StepPlan, limit: Limit) -> KeptPlan:
         over_bytes=plan.over_bytes,
         sentence=plan.sentence.partition(WHENCE)[0],  # each run says for itself where it has the plan from
         measured=plan.measured,
+        in_turn=plan.step is not None and plan.step.folded.in_turn,
         made_with={} if plan.step is None else made_with(plan.step),
     )
 

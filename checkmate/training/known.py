@@ -45,6 +45,8 @@ def recall(trials: Trials, kept: KeptPlan) -> None:
     graph, shift = trials.step.graph, shift_of(kept, trials)
     tried = [_tried(each, graph, shift) for each in _with_plan(kept)]
     trials.recall(tried, _learned_graph(kept, graph), kept.rate or None)
+    if kept.in_turn:
+        trials.step = trials.step.in_turn
     trials.as_written = None if kept.as_written is None else _tried(kept.as_written, graph, shift)
 
 
@@ -58,6 +60,8 @@ def _tried(kept: KeptTrial, graph: Graph, shift: int) -> TriedStep:
         source=PeakSource(kept.source),
         least_bytes=kept.least_bytes + moved,
         constant_bytes=kept.constant_bytes,
+        seconds=kept.seconds,
+        op_seconds=kept.op_seconds,
     )
     return TriedStep(schedule, found, held)
 
@@ -140,6 +144,7 @@ def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
         seconds=tuple(float(f"{op.cost:.{_DIGITS}g}") for op in trials.graph.ops) if known else (),
         scratch=tuple(op.workspace_bytes for op in trials.graph.ops) if known else (),
         rooms=tuple(rooms),
+        in_turn=trials.step.folded.in_turn,
         as_written=None if trials.as_written is None else _kept_trial(trials.as_written),
     )
 
@@ -160,7 +165,7 @@ def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     """Return the kept plan if the budget, and what other allocations hold, are as they were then."""
     trials = search.trials
     kept_well = kept.over_bytes or kept.peak_bytes <= kept.limit_bytes
-    alike = not shift_of(kept, trials) and search.limit.bytes == kept.limit_bytes
+    alike = not shift_of(kept, trials) and search.allowed == kept.limit_bytes
     if not (kept_well and alike and kept.sentence):
         return None
     tried = next((each for each in trials.all if each.steps == kept.steps), None)
@@ -252,6 +257,8 @@ def _kept_trial(tried: TriedStep) -> KeptTrial:
         held_bytes=tried.others_bytes,
         source=tried.found.source.value,
         constant_bytes=tried.found.constant_bytes,
+        seconds=tried.found.seconds,
+        op_seconds=tried.found.op_seconds,
     )
 
 

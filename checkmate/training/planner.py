@@ -27,7 +27,7 @@ from checkmate.request import OnMiss
 from checkmate.training.improve import Improvement
 from checkmate.training.kept import PlanMemory
 from checkmate.training.known import known_limit, known_plan, measured_again, recall, why_searched
-from checkmate.training.limit import Limit, Phases, RisingLimit, limit_of
+from checkmate.training.limit import Phases, RisingLimit, limit_of
 from checkmate.training.neighbour import Learned
 from checkmate.training.plan import StepPlan, StepSubject, meter_of
 from checkmate.training.search import PlanSearch
@@ -205,7 +205,7 @@ class Planner:
         plan = dataclasses.replace(plan, name=name, small_chunks=before.small_chunks)
         self._memory.note(search)
         if plan.steps == before.steps:  # what runs it need not be made anew
-            plan = dataclasses.replace(plan, schedule=before.schedule, ready=before.ready)
+            plan = dataclasses.replace(plan, step=before.step, schedule=before.schedule, ready=before.ready)
         self._layouts[key].plan = self._kept(plan)
         self._last = plan.schedule or self._last
         tell_plan(self.request, plan.layout, plan.sentence)
@@ -223,20 +223,29 @@ class Planner:
         self._improve(better, better.rest, ended=True)
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
-        """Forget the plan of ``layout``, which was seen at ``peak_bytes``, over the budget, and aim lower.
-        After a few such corrections the plan stays as it is, because each costs a search.
+        """Note that the plan of ``layout`` was seen at ``peak_bytes``, over the budget. Its ops run one after
+        another from then on; where they do already it is forgotten, and the next aims lower. After a few such
+        corrections the plan stays as it is, because each costs a search.
         """
         assert self.allowed_bytes is not None
         state = self._layouts[layout.key]
-        self._memory.seen_over(state.present, peak_bytes)
-        state.seen_bytes = max(peak_bytes, state.seen_bytes)
         self._seek_no_better(layout.key)
         limit = self.allowed_bytes if state.aim_bytes is None else state.aim_bytes
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
+        turns = _in_turn(state.present)
+        what = "the plan is kept" if spent else "looking for a schedule that takes less"
         self.request.tell(
             f"{layout.describe()}: the allocator held {format_bytes(peak_bytes)}, over the budget of "
-            f"{format_bytes(self.allowed_bytes)}; {'the plan is kept' if spent else 'solving again for less'}"
+            f"{format_bytes(self.allowed_bytes)}; "
+            f"{what if turns is None else 'the same ops run one after another from now on'}"
         )
+        if turns is not None:
+            state.plan = turns
+            assert self._limit.now is not None
+            self._memory.takes_turns(turns, self._limit.now)
+            return
+        self._memory.seen_over(state.present, peak_bytes)
+        state.seen_bytes = max(peak_bytes, state.seen_bytes)
         if spent:
             state.plan = self._as_seen(state.present)
         else:
@@ -315,9 +324,7 @@ class Planner:
             return self._kept_over_budget(earlier, why)
         assert self.allowed_bytes is not None  # it is what was exceeded
         over = max(0, plan.peak_bytes - self.allowed_bytes)  # the search aimed at less than the budget
-        peak, budget = format_bytes_apart(plan.peak_bytes, self.allowed_bytes)
-        why = f"{layout.describe()}: a schedule that takes less; peak {peak} of {budget}"
-        return dataclasses.replace(plan, over_bytes=over, sentence=why)
+        return dataclasses.replace(plan, over_bytes=over)
 
     def _kept_over_budget(self, plan: StepPlan, sentence: str) -> StepPlan:
         """Return ``plan``, marked as over the budget, so that later runs use it without a search."""
@@ -392,7 +399,7 @@ class Planner:
             limit = None if told is None else self._limit.would_be(told, trials.plain)
         if limit is None:
             return None
-        search = PlanSearch(trials, self._aimed(key, limit), self.request)
+        search = PlanSearch(trials, limit, self.request, state.aim_bytes)
         plan = known_plan(search, kept)
         if plan is None and state.exceeding is None:
             self.request.tell(why_searched(search, kept))
@@ -408,10 +415,6 @@ class Planner:
         state.cold = True
         return plan
 
-    def _aimed(self, key: Key, limit: Limit) -> Limit:
-        aim = self._layouts[key].aim_bytes
-        return limit if aim is None else dataclasses.replace(limit, bytes=aim)
-
     def _searched(self, trials: Trials, small_chunks: SmallChunks, at_once: bool) -> tuple[StepPlan, bool]:
         """Solve and measure. Also return whether later runs may use the plan: not if a passing shortage
         decided it."""
@@ -425,7 +428,8 @@ class Planner:
             settle(step.folded.traced.variables)
             self._set_limit(trials)
             assert self._limit.now is not None
-            search = PlanSearch(trials, self._aimed(step.layout.key, self._limit.now), self.request)
+            aim = self._layouts[step.layout.key].aim_bytes
+            search = PlanSearch(trials, self._limit.now, self.request, aim)
             plan = search.plain() or search.again(self._last) or search.first()
             if plan is None:
                 # A step on several replicas is tried on one, so the others would wait for it.
@@ -482,6 +486,15 @@ class Planner:
         if trials.known:
             self._rate = max(trials.rate, self._rate or 1.0)
         self._learned = trials.learned or self._learned
+
+
+def _in_turn(plan: StepPlan) -> StepPlan | None:
+    """Return ``plan`` with its ops one after another; None: they run so already."""
+    step, schedule = plan.step, plan.schedule
+    if step is None or schedule is None or not step.runs_side_by_side(schedule):
+        return None
+    again = Schedule.of(step.graph, schedule.steps)  # a new one, so that its function is made anew
+    return dataclasses.replace(plan, step=step.in_turn, schedule=again, ready=None)
 
 
 def _elements(tensors: Sequence[tf.Tensor]) -> int:

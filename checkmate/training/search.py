@@ -34,16 +34,17 @@ _OVER = 1.15  # of the budget: what a step is taken to need that the device has 
 
 
 class PlanSearch:
-    """A search for one layout's plan within ``limit``. ``plain``, ``again`` and ``first`` may give the plan
+    """A search for one layout's plan within ``limit``, or within fewer bytes (``aim``) where plans were seen
+    over it. ``plain``, ``again`` and ``first`` may give the plan
     at once. Else ``corrections`` asks for schedules and measures them, and ``chosen`` is the best of all that
     was tried. ``cautious`` leaves room for what others come to hold and for the allocator's varying luck; it
     is given up where nothing fits with it. ``least``: the least memory, where that was asked for; ``proved``:
     no schedule requests as few bytes as the budget.
     """
 
-    def __init__(self, trials: Trials, limit: Limit, request: PlanRequest) -> None:
+    def __init__(self, trials: Trials, limit: Limit, request: PlanRequest, aim: int | None = None) -> None:
         self.trials, self.limit, self.request = trials, limit, request
-        self.allowed = limit.bytes
+        self.allowed = limit.bytes if aim is None else aim
         self.cautious = True
         self.least: Minimum | None = None
         self.proved = False
@@ -74,7 +75,7 @@ class PlanSearch:
         """Let the limit rise by ``more`` bytes, which others hold."""
         self._came += more
         self.limit = self.limit.beside(more)
-        self.allowed = self.limit.bytes
+        self.allowed += more
 
     def plain(self) -> StepPlan | None:
         """Return the plain plan, if it was measured to fit: training is watched, so it needs no room to
@@ -129,8 +130,13 @@ class PlanSearch:
 
     def corrections(self) -> Generator[SolveRequest, SolveResult, None]:
         """Ask for schedules on what the ops of the first one took, and measure them. It goes on until one
-        takes nearly all of the budget, or the cost can hardly fall, or attempts are used up.
+        takes nearly all of the budget, or the cost can hardly fall, or attempts are used up. The plain step
+        is timed last, if it was not before.
         """
+        yield from self._corrections()
+        self.trials.time_plain()
+
+    def _corrections(self) -> Generator[SolveRequest, SolveResult, None]:
         first = self._begun
         if first is None or self.least is not None:
             return
@@ -153,10 +159,14 @@ class PlanSearch:
 
     def chosen(self) -> StepPlan:
         """Return the best plan of all that was tried, the least request included where nothing fits."""
-        if not any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all):
+        if not self._keeps:
             schedule = self._find_least().schedule
             if self._known(schedule) is None:
                 self.trials.run(schedule, "the least memory that is known")
+            if not self._keeps and (closest := self._closest) is not None:
+                schedule = closest.on(self.trials.graph)
+                if self.trials.take_turns(schedule):
+                    self._run(schedule, "one op after another")
         return self.best_known()
 
     def best_known(self) -> StepPlan:
@@ -167,16 +177,26 @@ class PlanSearch:
         fitting = self.best_fitting()
         if fitting is not None:
             return self.plan_of(fitting)
-        ran = [each for each in self.trials.all if each.ran]
-        if not ran:
+        closest = self._closest
+        if closest is None:
             raise self._impossible(None)
-        closest = min(ran, key=lambda each: each.peak_bytes)
         if closest.peak_bytes > self.allowed:
             alike = closest.peak_bytes + _ALIKE * self.allowed
-            closest = min((each for each in ran if each.peak_bytes <= alike), key=self.trials.cost)
+            near = (each for each in self.trials.all if each.ran and each.peak_bytes <= alike)
+            closest = min(near, key=self.trials.cost)
             if self.request.on_miss is OnMiss.RAISE:
                 raise self._impossible(closest)
         return self.plan_of(closest)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether something that was tried keeps the budget."""
+        return any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all)
+
+    @property
+    def _closest(self) -> TriedStep | None:
+        ran = (each for each in self.trials.all if each.ran)
+        return min(ran, key=lambda each: each.peak_bytes, default=None)
 
     @property
     def fitted(self) -> bool:

@@ -27,6 +27,9 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Progress, Report
 from checkmate.training.neighbour import Learned, carried_over, with_measured
 from checkmate.training.plan import FIRST_RATE, held_by_others, meter_of
+from checkmate.units import format_bytes
+
+_APART = 1.05  # times the peak of ops one after another: with more, none run side by side
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +110,7 @@ class Trials:
         self.as_written: TriedStep | None = None
         self.why_not_plain = ""  # why the plain step could not be measured
         self.ready: ReadyStep | None = None
-        self._costs_known = self.carried
+        self._costs_known, self._turns_tried = self.carried, False
 
     def recall(self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None) -> None:
         """Take what was measured of this step before; ``graph``: with what its ops took, if that is known."""
@@ -164,6 +167,22 @@ class Trials:
         self._learn_rate(found, self.everything)
         return self._remember(None, found)
 
+    def time_plain(self) -> None:
+        """Measure the plain step in a fresh process, where it was not run in this one: what it takes of a
+        CPU's memory is not given back before the process ends.
+        """
+        if self.plain is not None or self.why_not_plain or self.graph.device_kind != "cpu":
+            return
+        try:
+            require_room(self.graph, Schedule.plain(self.graph))
+        except StepTooLargeError:
+            return
+        self.report(Progress("measure", message="measuring the plain step in a fresh process"))
+        found = measure_elsewhere(self.step, None, self.tensors, self.report)
+        if found is not None:
+            peak = found.peak_bytes + (self.held if self.metered else 0)
+            self.all.append(TriedStep(None, dataclasses.replace(found, peak_bytes=peak), self.held))
+
     def run_as_written(self) -> TriedStep | None:
         """Measure the plain step with the user's own recomputation, once; None: it has none, or cannot be
         measured.
@@ -202,13 +221,43 @@ class Trials:
             # Another schedule ran, so this one is no reason to end the user's script.
             self.report(Progress("measure", message=f"this schedule could not be run: {error}"))
             return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
+        if within is not None and found.peak_bytes > within and not self._turns_tried:
+            ready, found = self._taking_turns(ready, found, within)
         if keep and ready.begins_anew:
             self.ready = ready
         found = self._with_peak(found, traced, self._requested(traced), self.step)
         if first:
+            if not self.metered and self.step.runs_side_by_side(traced):
+                alone = measure_elsewhere(self.step.in_turn, traced, self.tensors, self.report)
+                found = found if alone is None else dataclasses.replace(found, workspace=alone.workspace)
             self._learn_costs(found)
         self._learn_rate(found, self._requested(traced))
         return self._remember(traced, found)
+
+    def _taking_turns(
+        self, ready: ReadyStep, found: StepMeasurement, within: int
+    ) -> tuple[ReadyStep, StepMeasurement]:
+        """Measure a step that is over ``within`` with its ops one after another, once. Where that takes far
+        less, they run so from now on.
+        """
+        if not self.step.runs_side_by_side(ready.schedule):
+            return ready, found
+        self._turns_tried = True
+        other = ReadyStep(self.step.in_turn, ready.schedule)
+        less = measure_scheduled(other, self.tensors, costs=False, within=within)
+        if not 0 < _APART * less.peak_bytes < found.peak_bytes:
+            return ready, found
+        peak, beside = format_bytes(less.peak_bytes), format_bytes(found.peak_bytes)
+        sentence = f"ops run one after another, because side by side they hold {beside}, not {peak}"
+        self.report(Progress("measure", message=sentence))
+        self.step = other.step
+        return other, less.with_costs_of(found)
+
+    def take_turns(self, schedule: Schedule) -> bool:
+        """Let ops run one after another from now on; return whether that changes ``schedule``."""
+        changes = self.step.runs_side_by_side(schedule)
+        self.step = self.step.in_turn
+        return changes
 
     def cost(self, tried: TriedStep) -> float:
         return tried.cost(self.graph)
@@ -255,7 +304,8 @@ class Trials:
             self.report(Progress("measure", message="measuring the step's memory in a fresh process"))
             there = measure_elsewhere(step, schedule, self.tensors, self.report)
         if there is not None:
-            return dataclasses.replace(there, node_seconds=found.node_seconds)
+            here = ("node_seconds", "seconds", "op_seconds")
+            return dataclasses.replace(there, **{name: getattr(found, name) for name in here})
         # Small tensors are no chunks of the allocator that is metered, so nothing is lost between them.
         peak = requested + self.held if self.metered else int(requested * self.rate)
         return dataclasses.replace(found, peak_bytes=peak, least_bytes=0, source=PeakSource.PREDICTED)

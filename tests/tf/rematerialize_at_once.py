@@ -297,7 +297,9 @@ def test_a_step_over_the_budget_ends_the_search(held: HeldSolver) -> None:
     solving = planner._better._solving
     held.go.set()
     planner.exceeded(layout, planner.allowed_bytes + 2**20)
-    assert planner._better is None and not solving.running and planner.planned(layout) is None
+    assert planner._better is None and not solving.running
+    planner.exceeded(layout, planner.allowed_bytes + 2**20)  # with ops one after another
+    assert planner.planned(layout) is None
     model.train_on_batch(X[:16], Y[:16])
     assert planner.planned(layout) is not None and planner._better is None
 

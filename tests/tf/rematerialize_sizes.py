@@ -128,7 +128,7 @@ def test_a_batch_that_is_over_the_budget_is_planned_for(monkeypatch: pytest.Monk
     model, peaks = trained(lambda: of_ragged_words(4), f"{budget}")
     how, first, over, *_ = said
     assert how == "sizes that are known only when the step runs count as in one run"
-    assert "it fits, and trains as before" in first and "solving again for less" in over
+    assert "it fits, and trains as before" in first and "looking for a schedule that takes less" in over
     assert recomputations(model) > 0
     assert max(peaks[2:]) <= budget
 

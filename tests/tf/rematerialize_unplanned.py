@@ -261,6 +261,8 @@ def test_a_plan_that_cannot_be_made_again_is_kept(
     model = within(conv_model(), "75%", quiet=False, on_miss="raise", example=(x, y))
     planner, (before,) = model.train_function.training.planner, plans(model)
     planner.exceeded(before.layout, 2 * before.peak_bytes)
+    before = planner.planned(before.layout) or before
+    planner.exceeded(before.layout, 2 * before.peak_bytes)  # with ops one after another
     monkeypatch.setattr("checkmate.backends.tf.live.trace.trace_step", fail)
     model.fit(x, y, batch_size=16, verbose=0)
     assert plans(model)[0].schedule is before.schedule is not None

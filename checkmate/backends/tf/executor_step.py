@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,12 +12,14 @@ from checkmate.backends.tf.costs.fresh import with_costs, with_costs_of_schedule
 from checkmate.backends.tf.costs.known import CostOptions
 from checkmate.backends.tf.costs.profile import ESTIMATED
 from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.emit.side_by_side import in_turn, runs_side_by_side
 from checkmate.backends.tf.environment import EXACT
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.backends.tf.memory_check import first_region
 from checkmate.backends.tf.plain import AllocatorReplica, Plain, measure_plain
 from checkmate.backends.tf.tasks import expect_tasks
 from checkmate.backends.tf.tf_step import TfStep, TracedStep
+from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.verification_report import Measurements
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import StepTooLargeError
@@ -30,7 +32,10 @@ from checkmate.units import Budget, format_bytes
 
 @dataclass(frozen=True, eq=False)
 class Measured(Fitted):
+    """``folded``: the step as it was emitted."""
+
     measured: FreshMeasurement
+    folded: FoldedStep
 
 
 class ExecutorStep(TfStep, MeteredStep):
@@ -91,6 +96,20 @@ class ExecutorStep(TfStep, MeteredStep):
         return AllocatorReplica(self.folded, self.plain.history)
 
     def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Measured:
+        return self._measured(self.folded, result, what, within)
+
+    def in_turn(self, fitted: Fitted, within: int) -> Measured:
+        assert isinstance(fitted, Measured)
+        if not runs_side_by_side(fitted.folded, fitted.result.require_schedule()):
+            return fitted
+        found = self._measured(in_turn(self.folded), fitted.result, ", one op after another", within)
+        if found.expected_bytes >= fitted.expected_bytes:
+            return fitted
+        shown, less = format_bytes(fitted.expected_bytes), format_bytes(found.expected_bytes)
+        note = f"ops run one after another, which takes longer: side by side they showed {shown}, not {less}"
+        return replace(found, notes=(*found.notes, note))
+
+    def _measured(self, folded: FoldedStep, result: SolveResult, what: str, within: int | None) -> Measured:
         expect_tasks(EXACT)  # gradients are compared there
         fits, schedule = self.plain.measured is not None, result.require_schedule()
         found = measure_fresh(
@@ -100,9 +119,10 @@ class ExecutorStep(TfStep, MeteredStep):
             report=self.report,
             cancelled=self.cancelled,
             region=first_region(self.graph, schedule),
+            in_turn=folded.in_turn,
             compare_within=(within or self.plain.peak_bytes) if fits else None,
         )
-        return Measured(result, found.peak_bytes, doubts_note(self.graph), found)
+        return Measured(result, found.peak_bytes, doubts_note(self.graph), found, folded)
 
     @property
     def origin_notes(self) -> tuple[str, ...]:
@@ -117,7 +137,8 @@ class ExecutorStep(TfStep, MeteredStep):
         return None
 
     def save(self, fitted: Fitted, directory: Path) -> tuple[str, ...]:
-        return save_step(self.folded, fitted.result.require_schedule(), directory)
+        assert isinstance(fitted, Measured)
+        return save_step(fitted.folded, fitted.result.require_schedule(), directory)
 
 
 def executor_step(traced: TracedStep, budget: Budget, costs: CostOptions, solver: StepSolver) -> ExecutorStep:

@@ -14,6 +14,7 @@ from checkmate.backends.tf.allocator.predict import predicted_allocated
 from checkmate.backends.tf.allocator.replay import allocations
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.copies import constant_ops, disguised_input
+from checkmate.backends.tf.emit.side_by_side import in_turn
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
@@ -37,7 +38,7 @@ def folded_zoo(name: str, batch_size: int | None = None) -> FoldedStep:
 
 
 def traced(folded: FoldedStep, steps: list[int], runs: int = 1) -> list[StepTrace]:
-    function = compiled_step(folded, steps, in_turn=True)
+    function = compiled_step(in_turn(folded), steps)
     batch = folded.traced.loaded.make_batch()
     saved = [variable.numpy() for variable in folded.traced.variables]
     run_step(function, batch)

@@ -14,6 +14,7 @@ from keras import layers
 
 from checkmate.backends.tf.emit.beside import plain_step
 from checkmate.backends.tf.emit.saved_model import measure_reloaded, save_function, save_step, with_names
+from checkmate.backends.tf.emit.side_by_side import in_turn
 from checkmate.backends.tf.live.measure import restored
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.ir import Schedule
@@ -243,7 +244,7 @@ def test_what_is_beside_takes_no_memory_of_the_step(name: str, tmp_path: Path) -
     def peaks(*, alone: bool, runs: int) -> Iterator[int]:
         folder = tmp_path / str(alone)
         # Steps side by side hold now more, now less.
-        save_step(folded, recompute_forward(folded.graph), folder, alone=alone, in_turn=True)
+        save_step(in_turn(folded), recompute_forward(folded.graph), folder, alone=alone)
         batch = folded.traced.loaded.make_batch()
         for _ in range(runs):
             yield measure_reloaded(folder, batch, report=silent, cancelled=never)["peak_bytes"]

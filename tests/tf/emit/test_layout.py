@@ -16,6 +16,7 @@ from checkmate.backends.outcomes import relative_error, total_norm
 from checkmate.backends.tf import private
 from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.emit.saved_model import save_step
+from checkmate.backends.tf.emit.side_by_side import in_turn
 from checkmate.backends.tf.live.trace import live_step
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.models.batch import flatten
@@ -66,7 +67,7 @@ def emitted(name: str, policy: str | None = None, *, device: Device | None = CAR
     """Return the scheduled step as emitted for ``device``. Every op is on the virtual GPU."""
     folded, schedule = scheduled(name, policy)
     folded = on_device(folded, device)
-    return placed(compiled_step(folded, schedule.steps.tolist(), in_turn=True))
+    return placed(compiled_step(in_turn(folded), schedule.steps.tolist()))
 
 
 @cache

@@ -12,6 +12,7 @@ from keras import layers
 
 from checkmate.backends.tf.allocator.learn import learned_workspace
 from checkmate.backends.tf.allocator.replay import allocations
+from checkmate.backends.tf.emit.side_by_side import in_turn
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.profiler import trace_run
 from checkmate.backends.tf.restoring import restored
@@ -81,7 +82,7 @@ def test_the_step_is_the_plain_one_and_asks_for_no_new_buffers(name: str) -> Non
     emitted = compiled_step(folded, plain)
     expected = states_after(folded, folded.traced.function, 4)
     assert all(map(np.array_equal, states_after(folded, emitted, 4), expected))
-    emitted = compiled_step(folded, plain, in_turn=True)
+    emitted = compiled_step(in_turn(folded), plain)
     emitted(*batch_of(9))  # what was assigned from outside is let go of here
     lie = addresses(folded)
     trace = trace_run(lambda: emitted(*batch_of(0))[0].numpy(), device="cpu")

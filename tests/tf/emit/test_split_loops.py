@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from checkmate.backends.tf.costs.profile import compile_step as profiled_step
 from checkmate.backends.tf.devices import Kernels
-from checkmate.backends.tf.emit.side_by_side import side_by_side
+from checkmate.backends.tf.emit.side_by_side import in_turn, side_by_side
 from checkmate.backends.tf.measure.concrete import compiled_step
 from checkmate.backends.tf.node_times import position_of
 from checkmate.backends.tf.trace import coarsen
@@ -117,7 +117,7 @@ def test_each_loop_waits_for_the_step_before() -> None:
     # TensorFlow takes a loop apart: what reads an input that is there already would run at once.
     folded = folded_model("recurrent")
     steps = recompute_forward(folded.graph).steps.tolist()
-    emitted = compiled_step(folded, steps, in_turn=True).graph.get_operations()
+    emitted = compiled_step(in_turn(folded), steps).graph.get_operations()
     loops = [op for op in emitted if op.type == "StatelessWhile" and not op.name.startswith("step0/")]
     assert len(loops) >= 24
     assert all(op.control_inputs for op in loops)
@@ -127,7 +127,7 @@ def test_what_follows_a_loop_waits_for_all_of_it() -> None:
     # TensorFlow takes a loop apart: one of its outputs may be there while another is still computed.
     folded = folded_model("recurrent")
     steps = recompute_forward(folded.graph).steps.tolist()
-    emitted = compiled_step(folded, steps, in_turn=True).graph.get_operations()
+    emitted = compiled_step(in_turn(folded), steps).graph.get_operations()
     waited = {
         position_of(control.name): position_of(op.name)
         for op in emitted

@@ -237,8 +237,9 @@ def answered(
     answers: list[int | StepTooLargeError],
     first: SolveResult | None = None,
     report: Report = silent,
+    in_turn: Callable[[Fitted], Fitted] = lambda fitted: fitted,
 ) -> tuple[BudgetFit, list[int], list[Schedule]]:
-    """Fit the chain with given answers of its measurements.
+    """Fit the chain with given answers of its measurements; ``in_turn``: of ops one after another.
 
     Return what was found, the budgets solved for, and the schedules measured.
     """
@@ -252,7 +253,9 @@ def answered(
             raise answer
         return Fitted(result, answer, ())
 
-    step: Any = SimpleNamespace(replica=Replica(), measure=measure)
+    step: Any = SimpleNamespace(
+        replica=Replica(), measure=measure, in_turn=lambda fitted, within: in_turn(fitted)
+    )
     solver = Solver(report)
     return fit_metered(step, solver, allowed, first), solver.asked, run
 
@@ -291,6 +294,27 @@ def test_the_error_counts_every_attempt_not_those_up_to_the_best() -> None:
     with pytest.raises(VerificationError, match=f"after {len(run)} attempts the measured peak"):
         found.require_fit()
     assert found.measured is not None and found.measured.expected_bytes == int(ALLOWED * 1.1)
+
+
+def test_ops_run_one_after_another_where_side_by_side_they_show_far_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turned: list[Fitted] = []
+
+    def in_turn(fitted: Fitted) -> Fitted:
+        turned.append(fitted)
+        return dataclasses.replace(fitted, expected_bytes=ALLOWED)
+
+    found, _, run = answered(ALLOWED, [int(1.2 * ALLOWED)], in_turn=in_turn)
+    assert found.fits and len(run) == len(turned) == 1
+    # Where they show little more, another schedule is solved for,
+    turned.clear()
+    monkeypatch.setattr(metered, "_APART", 2.0)
+    found, _, run = answered(ALLOWED, [ALLOWED + 1, ALLOWED], in_turn=in_turn)
+    assert found.fits and len(run) == 2 and not turned
+    # and they run so where none is found.
+    found, _, run = answered(ALLOWED, [ALLOWED + 1] * 4, in_turn=in_turn)
+    assert found.fits and len(run) > 1 and turned
 
 
 def test_a_given_schedule_that_fits_is_the_only_one_measured() -> None:

@@ -21,7 +21,7 @@ from checkmate.backends.tf import private
 from checkmate.backends.tf.devices import Kernels, kernels_here
 from checkmate.backends.tf.emit.ordered import PAIRED_TYPES, Gates
 from checkmate.backends.tf.emit.saved_model import save_step
-from checkmate.backends.tf.emit.side_by_side import one_by_one, side_by_side
+from checkmate.backends.tf.emit.side_by_side import in_turn, side_by_side
 from checkmate.backends.tf.measure.concrete import compiled_step, run_step
 from checkmate.backends.tf.measure.step import sum_rounding
 from checkmate.backends.tf.profiler import StepTrace, trace_run
@@ -129,7 +129,7 @@ def test_padding_and_convolution_around_a_computed_kernel(monkeypatch: pytest.Mo
     monkeypatch.setattr(Gates, "waits", lambda self, inputs: False)
     onednn = kernels_here("cpu") is Kernels.ONEDNN
     with pytest.raises(CycleError, match="cycle") if onednn else nullcontext():
-        run_step(compiled_step(folded, order, in_turn=True), folded.traced.loaded.make_batch())
+        run_step(compiled_step(in_turn(folded), order), folded.traced.loaded.make_batch())
 
 
 @pytest.mark.parametrize(
@@ -225,15 +225,15 @@ def fixed(op: tf.Operation) -> bool:
     return bool(op.inputs) and all(fixed(tensor.op) for tensor in op.inputs)
 
 
-@pytest.mark.parametrize("in_turn", [True, False])
+@pytest.mark.parametrize("turns", [True, False])
 @pytest.mark.parametrize("name", ["shared_gradient", "products"])
-def test_nothing_that_passes_could_merge_is_adjacent_across_steps(name: str, in_turn: bool) -> None:
+def test_nothing_that_passes_could_merge_is_adjacent_across_steps(name: str, turns: bool) -> None:
     """Check that what steps read that were waited for comes through a gate. Otherwise its reader must keep a
     control edge to what it waits for."""
-    folded = folded_step(name)
+    folded = in_turn(folded_step(name)) if turns else folded_step(name)
     schedule = Schedule.of(folded.graph, random_steps(folded.graph, Random(4)))
-    function = compiled_step(folded, schedule.steps.tolist(), in_turn=in_turn)
-    waits_for = (one_by_one(schedule) if in_turn else side_by_side(folded, schedule)).waits_for
+    function = compiled_step(folded, schedule.steps.tolist())
+    waits_for = side_by_side(folded, schedule).waits_for
     gates = 0
     for op in function.graph.get_operations():
         step = waited_for(op, waits_for)

@@ -6,7 +6,7 @@ import pytest
 
 from checkmate.backends.tf.live import measure
 from checkmate.backends.tf.live.measure import _Costs, _measured, _Peaks, _PlainPeaks
-from checkmate.backends.tf.profiler import MemoryEvent, StepTrace
+from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace
 
 
 def run(in_use: int = 0) -> StepTrace:
@@ -32,12 +32,13 @@ def test_plain_runs_go_on_where_their_peaks_differ() -> None:
 
 
 def test_the_lowest_warm_peak_and_what_the_function_goes_on_holding_are_read() -> None:
-    def step(before: int, peak: int, seconds: float) -> StepTrace:
+    def step(before: int, peak: int, took_ps: int) -> StepTrace:
         begin = MemoryEvent(0, 1, 1, before + 1, "op")
-        return StepTrace((), (begin, MemoryEvent(1, 1, 1, peak, "op")), seconds)
+        runs = (OpRun("op", 0, took_ps), OpRun("op", 0, took_ps))
+        return StepTrace(runs, (begin, MemoryEvent(1, 1, 1, peak, "op")))
 
-    found = _measured([step(10, 40, 1.0), step(30, 90, 3.0), step(30, 80, 2.0)], ())
-    assert (found.peak_bytes, found.least_bytes, found.seconds) == (90, 80, 2.0)
+    found = _measured([step(10, 40, 10**12), step(30, 90, 3 * 10**12), step(30, 80, 2 * 10**12)], 2.5)
+    assert (found.peak_bytes, found.least_bytes, found.seconds, found.op_seconds) == (90, 80, 2.5, 4.0)
     assert (found.held_bytes, found.constant_bytes) == (10, 20)
 
 

@@ -29,6 +29,7 @@ from checkmate.backends.tf.costs.known import KnownCosts, NodeCosts
 from checkmate.backends.tf.devices import peak_bytes, reset_peak, settings_here
 from checkmate.backends.tf.emit.copies import EmittedOutputs
 from checkmate.backends.tf.emit.ordered import ordered_step
+from checkmate.backends.tf.emit.side_by_side import in_turn
 from checkmate.backends.tf.memory_check import explain_exhausted_memory, first_line_of, require_room
 from checkmate.backends.tf.node_times import (
     NO_KERNEL_TIMES,
@@ -318,7 +319,7 @@ def _explained(what: str) -> Iterator[None]:
 
 
 def compile_step(folded: FoldedStep, schedule: Schedule) -> Any:
-    step = ordered_step(folded, schedule, in_turn=True)
+    step = ordered_step(in_turn(folded), schedule)
 
     def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
         outputs: EmittedOutputs = step(*tensors)

@@ -21,7 +21,7 @@ from checkmate.backends.tf.emit.copies import (
     disguised_input,
     value_of_constant,
 )
-from checkmate.backends.tf.emit.side_by_side import one_by_one, side_by_side
+from checkmate.backends.tf.emit.side_by_side import side_by_side
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.dataflow import OverVariable, Structure
 from checkmate.backends.tf.trace.loops import is_branch, is_loop
@@ -91,16 +91,15 @@ class Gates:
 
 
 def ordered_step(
-    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False, in_turn: bool = False
+    folded: FoldedStep, schedule: Schedule, *, with_gradients: bool = False
 ) -> Callable[..., EmittedOutputs]:
     """Return the scheduled step as a function of flat inputs and labels, to be traced by ``tf.function``.
 
-    ``with_gradients`` keeps every gradient to the end, which changes the step's memory. ``in_turn``: no steps
-    and no iterations of a loop run side by side, so that what they are seen to hold is what they need.
+    ``with_gradients`` keeps every gradient to the end, which changes the step's memory.
     """
     schedule.require_graph(folded.graph)
     steps = schedule.steps.tolist()
-    order = one_by_one(schedule) if in_turn else side_by_side(folded, schedule)
+    order = side_by_side(folded, schedule)
 
     def step(*tensors: tf.Tensor) -> EmittedOutputs:
         emitter = _Emitter(folded, tf.compat.v1.get_default_graph(), tensors)

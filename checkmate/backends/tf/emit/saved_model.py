@@ -50,18 +50,18 @@ def require_no_xla(folded: FoldedStep) -> None:
 
 
 def save_step(
-    folded: FoldedStep, schedule: Schedule, directory: Path, *, alone: bool = False, in_turn: bool = False
+    folded: FoldedStep, schedule: Schedule, directory: Path, *, alone: bool = False
 ) -> tuple[str, ...]:
     """Write a SavedModel whose ``train_step(*inputs, *labels)`` runs ``schedule`` and updates the variables
     inside.
 
     It returns a dictionary: ``loss`` and the model's outputs by name. A step that is not Keras's own takes
     its tensors in their order there, and returns what it returns, by name, with a ``loss`` if any of that is
-    a number. ``in_turn``: as for ``ordered_step``. Returns sentences on what is left out.
+    a number. Returns sentences on what is left out.
     """
     require_no_xla(folded)
     small_chunks = SmallChunks(folded.structure, region=first_region(folded.graph, schedule))
-    body = with_names(folded, ordered_step(folded, schedule, in_turn=in_turn))
+    body = with_names(folded, ordered_step(folded, schedule))
     return save_function(folded, body, directory, small_chunks=small_chunks, alone=alone)
 
 

@@ -6,7 +6,7 @@ that each wait for the one before do not. So a step waits only until what may st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ def one_by_one(schedule: Schedule) -> SideBySide:
 def side_by_side(folded: FoldedStep, schedule: Schedule) -> SideBySide:
     """Return what may run at once within nearly all of the schedule's peak."""
     graph, steps = folded.graph, schedule.steps.tolist()
-    if graph.device_kind != "cpu":  # a GPU runs one kernel after another
+    if folded.in_turn or graph.device_kind != "cpu":  # a GPU runs one kernel after another
         return one_by_one(schedule)
     timeline = simulate(graph, schedule)
     most = int(_SHARE_OF_PEAK * timeline.peak_bytes)
@@ -49,6 +49,14 @@ def side_by_side(folded: FoldedStep, schedule: Schedule) -> SideBySide:
     iterations: NDArray[np.int64] = np.minimum(1 + room, [each.iterations for each in loops])
     made: NDArray[np.int64] = made_bytes(timeline) + (iterations - 1) * further
     return SideBySide(waits_within(most, timeline, made), tuple(iterations.tolist()))
+
+
+def runs_side_by_side(folded: FoldedStep, schedule: Schedule) -> bool:
+    return side_by_side(folded, schedule) != one_by_one(schedule)
+
+
+def in_turn(folded: FoldedStep) -> FoldedStep:
+    return replace(folded, in_turn=True)
 
 
 def made_bytes(timeline: Timeline) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from checkmate.backends.tf.devices import as_emitted, peak_bytes, reset_peak, se
 from checkmate.backends.tf.emit.saved_model import save_function, save_step
 from checkmate.backends.tf.live.measure import PeakSource, StepMeasurement
 from checkmate.backends.tf.live.trace import LiveStep
-from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace, trace_run
+from checkmate.backends.tf.profiler import MemoryEvent, OpRun, StepTrace, least_seconds, trace_run
 from checkmate.backends.tf.tasks import run_task
 from checkmate.errors import CheckmateError
 from checkmate.ir import Schedule
@@ -32,7 +32,7 @@ _CALLS = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?/((Stateful)?Partitioned
 def measure_elsewhere(
     step: LiveStep, schedule: Schedule | None, tensors: Sequence[tf.Tensor], report: Report
 ) -> StepMeasurement | None:
-    """Measure the peak, parameters and batch included, and the scratch of the ops.
+    """Measure the peak, parameters and batch included, and the scratch of ops that run one after another.
 
     ``schedule``: None for the step as TensorFlow runs it by itself. None is returned where the step cannot be
     moved: it is distributed, or holds what a SavedModel cannot (raw resources, Python functions).
@@ -46,7 +46,7 @@ def measure_elsewhere(
             if schedule is None:
                 save_function(step.folded, _plain(step), saved, alone=True)
             else:
-                save_step(step.folded, schedule, saved, alone=True, in_turn=True)  # its scratch is learned
+                save_step(step.folded, schedule, saved, alone=True)
             task = {
                 "do": "measure_saved",
                 "saved_model": str(saved),
@@ -58,17 +58,24 @@ def measure_elsewhere(
         except CheckmateError:
             return None
     workspace: dict[int, int] = {}
-    if schedule is not None:
-        traces = [_trace(rows) for rows in answer["traces"]]
+    traces = [_trace(rows) for rows in answer["traces"]]
+    if schedule is not None and not step.runs_side_by_side(schedule):
         workspace = learned_workspace(step.folded, traces, schedule.steps.tolist())
-    return StepMeasurement(int(answer["peak_bytes"]), 0, source=PeakSource.FRESH_PROCESS, workspace=workspace)
+    return StepMeasurement(
+        int(answer["peak_bytes"]),
+        0,
+        source=PeakSource.FRESH_PROCESS,
+        workspace=workspace,
+        seconds=float(answer["seconds"]),
+        op_seconds=min(trace.op_seconds for trace in traces),
+    )
 
 
 def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
     """Measure a saved step in this process; ``scheduled``: its step was emitted by a schedule.
 
-    Returns ``peak_bytes`` (largest of all runs) and ``traces``: per traced run the fields of its ``OpRun``
-    and ``MemoryEvent``.
+    Returns ``peak_bytes`` (largest of all runs), ``traces`` (per traced run the fields of its ``OpRun`` and
+    ``MemoryEvent``) and ``seconds``.
     """
     module = tf.saved_model.load(task["saved_model"])  # held: the variables live with it
     with np.load(task["batch"]) as stored:
@@ -85,11 +92,12 @@ def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
             step()
             peaks.append(peak_bytes(meter))
         traces = [trace_run(step, device="cpu") for _ in range(_TRACES)]
+        seconds = least_seconds(step, device="cpu")
     rows = [
         {"runs": [astuple(run) for run in trace.runs], "memory": [astuple(event) for event in trace.memory]}
         for trace in traces
     ]
-    return {"peak_bytes": max(peaks), "traces": rows}
+    return {"peak_bytes": max(peaks), "traces": rows, "seconds": seconds}
 
 
 def _trace(rows: Mapping[str, Any]) -> StepTrace:

@@ -19,11 +19,10 @@ from checkmate.backends.tf import private
 from checkmate.backends.tf.allocator.learn import learned_by_op, learned_workspace, sizes_of_reserves
 from checkmate.backends.tf.devices import emitted, has_meter, peak_bytes, reset_peak, warms_up
 from checkmate.backends.tf.emit.ordered import ordered_step
-from checkmate.backends.tf.emit.side_by_side import one_by_one, side_by_side
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.memory_check import first_line_of
 from checkmate.backends.tf.node_times import node_seconds
-from checkmate.backends.tf.profiler import StepTrace, trace_run
+from checkmate.backends.tf.profiler import StepTrace, least_seconds, trace_run
 from checkmate.backends.tf.restoring import restored
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.errors import CycleError, ProfileError
@@ -60,8 +59,8 @@ class StepMeasurement:
     ``constant_bytes``: what the step's function goes on holding between its runs. ``node_seconds``: per op of
     the graph, the least of the warm runs; empty for a step that is not scheduled. ``workspace``: op → bytes
     of scratch that the graph does not know of. ``reserves``: value → bytes, of those whose size no shape
-    tells. ``pieces``: op → the requests that its scratch is made of. ``seconds``: the least of a warm
-    run, as a ``StepTrace`` has them, and what all ops took then (``op_seconds``); 0 where none ran.
+    tells. ``pieces``: op → the requests that its scratch is made of. ``seconds``: of a run, by
+    ``least_seconds``; ``op_seconds``: of all ops, as profiled; 0 where that is not known.
     """
 
     peak_bytes: int
@@ -76,18 +75,23 @@ class StepMeasurement:
     seconds: float = 0.0
     op_seconds: float = 0.0
 
+    def with_costs_of(self, other: StepMeasurement) -> StepMeasurement:
+        """Return this with what ``other`` tells of single ops."""
+        known = ("node_seconds", "workspace", "reserves", "pieces")
+        return dataclasses.replace(self, **{name: getattr(other, name) for name in known})
+
 
 class ReadyStep:
-    """A step by a schedule, which is compiled when it first runs. ``in_turn``: as for ``ordered_step``."""
+    """A step by a schedule, which is compiled when it first runs."""
 
-    def __init__(self, step: LiveStep, schedule: Schedule, *, in_turn: bool = False) -> None:
-        self.step, self.schedule, self.in_turn = step, schedule, in_turn
+    def __init__(self, step: LiveStep, schedule: Schedule) -> None:
+        self.step, self.schedule = step, schedule
         self._function: Callable[..., Any] | None = None
 
     def compiled(self) -> Callable[..., Any]:
         """Return the step as a function of its arguments: the loss and all else that leaves the step."""
         if self._function is None:
-            emit = ordered_step(self.step.folded, self.schedule, in_turn=self.in_turn)
+            emit = ordered_step(self.step.folded, self.schedule)
 
             def body(*given: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
                 outputs = emit(*given)
@@ -135,28 +139,22 @@ def measure_scheduled(
         OutOfMemoryError. CycleError: TensorFlow rejects the emitted order. ProfileError: it could not be run.
     """
     step, steps = ready.step, ready.schedule.steps.tolist()
-    if (
-        costs
-        and not ready.in_turn
-        and side_by_side(step.folded, ready.schedule) != one_by_one(ready.schedule)
-    ):
-        in_turn = measure_scheduled(ReadyStep(step, ready.schedule, in_turn=True), tensors)
-        found = measure_scheduled(ready, tensors, costs=False, within=within)
-        known = ("node_seconds", "workspace", "reserves", "pieces")
-        return dataclasses.replace(found, **{name: getattr(in_turn, name) for name in known})
+    if costs and step.runs_side_by_side(ready.schedule):
+        in_turn = measure_scheduled(ReadyStep(step.in_turn, ready.schedule), tensors)
+        return measure_scheduled(ready, tensors, costs=False, within=within).with_costs_of(in_turn)
     times = _Costs(step.folded, steps)
-    traces = _traces(step, ready.compiled, tensors, times if costs else _Peaks(within))
+    traces, seconds = _traces(step, ready.compiled, tensors, times if costs else _Peaks(within))
+    found = _measured(traces, seconds)
     if not costs:
-        return _measured(traces, ())
+        return found
+    found = dataclasses.replace(found, node_seconds=times.least)
     # A GPU's kernels are launched ahead of time, so the moment of a request does not tell which op asked.
     if step.graph.device_kind == "cpu":
-        return dataclasses.replace(
-            _measured(traces, times.least), workspace=learned_workspace(step.folded, traces[1:], steps)
-        )
+        return dataclasses.replace(found, workspace=learned_workspace(step.folded, traces[1:], steps))
     learned = learned_by_op(step.folded, traces[1:], steps)
     reserves = sizes_of_reserves(step.folded, learned.reserves)
     return dataclasses.replace(
-        _measured(traces, times.least),
+        found,
         workspace=learned.workspace,
         reserves=reserves,
         pieces=learned.pieces,
@@ -205,7 +203,7 @@ class _Costs:
 
 def measure_plain(step: LiveStep, tensors: Sequence[tf.Tensor]) -> StepMeasurement:
     """Run the step as TensorFlow does by itself; put every variable back. A ProfileError: it cannot run."""
-    return _measured(_traces(step, step.plain, tensors, _PlainPeaks()), ())
+    return _measured(*_traces(step, step.plain, tensors, _PlainPeaks()))
 
 
 def _traces(
@@ -213,8 +211,10 @@ def _traces(
     compiled: Callable[[], Callable[..., Any]],
     tensors: Sequence[tf.Tensor],
     known: _Peaks | _PlainPeaks | _Costs,
-) -> list[StepTrace]:
-    """Run the function that ``compiled`` makes until ``known`` has enough traces."""
+) -> tuple[list[StepTrace], float]:
+    """Run the function that ``compiled`` makes until ``known`` has enough traces; also return the seconds of
+    a run.
+    """
     device = step.graph.device_kind
     arguments = step.arguments(tensors)
     # Functions compiled earlier keep constants in the device's memory, which would count; collect them first.
@@ -231,6 +231,7 @@ def _traces(
                 run()
             while not found or not known.enough(found):
                 found.append(trace_run(run, device=device))
+            seconds = least_seconds(run, device=device)
     except tf.errors.ResourceExhaustedError as error:
         raise OutOfMemoryError(
             "the training step does not fit the device's memory", hint="use a smaller batch or budget"
@@ -247,7 +248,7 @@ def _traces(
             "the GPU's allocator showed no requests, so the step's peak is not known",
             hint="start Python without TF_GPU_ALLOCATOR, and without profilers of other programs",
         )
-    return found
+    return found, seconds
 
 
 def _wait(tensor: tf.Tensor) -> None:
@@ -255,19 +256,17 @@ def _wait(tensor: tf.Tensor) -> None:
         tensor.numpy()
 
 
-def _measured(traces: Sequence[StepTrace], seconds: tuple[float, ...]) -> StepMeasurement:
+def _measured(traces: Sequence[StepTrace], seconds: float) -> StepMeasurement:
     peaks = [_peak(trace) for trace in traces]
     before = [_before(trace) for trace in traces if trace.memory]
     held = before[0] if before else 0
-    quickest = min(traces[1:], key=lambda trace: trace.seconds, default=None)
     return StepMeasurement(
         max(peaks, default=0),
         held,
-        seconds,
         least_bytes=min(peaks[1:] or peaks, default=0),
         constant_bytes=max(0, before[-1] - held) if before else 0,
-        seconds=0.0 if quickest is None else quickest.seconds,
-        op_seconds=0.0 if quickest is None else sum(quickest.seconds_by_op.values()),
+        seconds=seconds,
+        op_seconds=min((trace.op_seconds for trace in traces[1:]), default=0.0),
     )
 
 

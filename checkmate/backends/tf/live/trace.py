@@ -22,6 +22,7 @@ from checkmate.backends.tf.costs.profile import analytic_costs
 from checkmate.backends.tf.devices import kernels_here
 from checkmate.backends.tf.emit.copies import EmittedOutputs
 from checkmate.backends.tf.emit.ordered import ordered_step
+from checkmate.backends.tf.emit.side_by_side import in_turn, runs_side_by_side
 from checkmate.backends.tf.live.keras_step import attach_mask, build, masks_of, total_loss, update_metrics
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.models.model import LoadedModel
@@ -74,6 +75,14 @@ class LiveStep(ABC):
     def graph(self) -> Graph:
         """What is scheduled; costs are operation counts."""
         return self.folded.graph
+
+    @property
+    def in_turn(self) -> Self:
+        """The step with its ops one after another."""
+        return self.with_folded(in_turn(self.folded))
+
+    def runs_side_by_side(self, schedule: Schedule) -> bool:
+        return runs_side_by_side(self.folded, schedule)
 
     @property
     def unscheduled(self) -> Schedule | None:

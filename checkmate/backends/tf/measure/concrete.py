@@ -31,15 +31,14 @@ def step_body(
     steps: Sequence[int] | None,
     *,
     with_gradients: bool = False,
-    in_turn: bool = False,
     xla: XlaEmission | None = None,
     as_written: bool = False,
 ) -> Callable[..., Any]:
     """Return the plain step (``steps`` None) or the scheduled one: loss, predictions and gradients, to be
     traced.
 
-    ``xla``: how it is emitted for XLA; None: it is for the executor. ``in_turn``: as for ``ordered_step``.
-    ``as_written``: the plain step with the recomputation of its own that was taken out.
+    ``xla``: how it is emitted for XLA; None: it is for the executor. ``as_written``:
+    the plain step with the recomputation of its own that was taken out.
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
@@ -60,7 +59,7 @@ def step_body(
                 fold_recomputation(tf.compat.v1.get_default_graph().get_operations())
             return loss, tuple(predictions), tuple(map(tuple, gradients)) if with_gradients else ()
     else:
-        emit = partial(ordered_step, in_turn=in_turn)
+        emit: Callable[..., Any] = ordered_step
         if xla is not None:
             emit = partial(tied_step, tied=xla.tied, compiled=xla.compiled)
         scheduled = emit(folded, Schedule.of(folded.graph, list(steps)), with_gradients=with_gradients)
@@ -77,7 +76,6 @@ def compiled_step(
     steps: Sequence[int] | None,
     *,
     with_gradients: bool = False,
-    in_turn: bool = False,
     xla: XlaEmission | None = None,
     as_written: bool = False,
 ) -> Any:
@@ -86,8 +84,7 @@ def compiled_step(
     unchanged = loaded.own is None and not folded.traced.taken_out
     if steps is None and with_gradients and xla is None and unchanged:
         return folded.traced.as_traced
-    how = {"with_gradients": with_gradients, "in_turn": in_turn, "as_written": as_written}
-    body = step_body(folded, steps, **how, xla=xla)
+    body = step_body(folded, steps, with_gradients=with_gradients, xla=xla, as_written=as_written)
     compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
     function = tf.function(body, autograph=False, jit_compile=compiled)
     return function.get_concrete_function(*loaded.specs)

@@ -56,14 +56,16 @@ def measure_fresh(
     history: bool = False,
     xla: XlaEmission | None = None,
     as_written: bool = False,
+    in_turn: bool = False,
     compare_within: int | None = None,
 ) -> FreshMeasurement:
     """Measure the plain (``schedule`` None) or a scheduled step in a fresh process.
 
     ``region``: bytes that a CPU's allocator fetches in one piece before anything else. ``history``: also
     record what the allocator was then asked for before the first step, without what is set aside for a
-    scheduled one. ``xla``, ``as_written``: as for ``step_body``. ``compare_within``: a scheduled step that
-    shows at most so many bytes is compared with the plain one afterwards, if there is room; None: it is not.
+    scheduled one. ``xla``, ``as_written``: as for ``step_body``. ``in_turn``: as for ``FoldedStep``.
+    ``compare_within``: a scheduled step that shows at most so many bytes is compared with the plain one
+    afterwards, if there is room; None: it is not.
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory. Others as in ``run_task``.
@@ -77,6 +79,7 @@ def measure_fresh(
         "region": region,
         "history": history,
         "as_written": as_written,
+        "in_turn": in_turn,
         **({} if xla is None else {"xla": xla.to_json()}),
     }
     answer = run_task(task, message=message, report=report, cancelled=cancelled)

@@ -27,7 +27,7 @@ from checkmate.backends.tf.devices import (
 from checkmate.backends.tf.emit.other_trace import moved_steps
 from checkmate.backends.tf.emit.reload_probe import settled
 from checkmate.backends.tf.emit.set_aside import SmallChunks, fetch_bytes
-from checkmate.backends.tf.emit.side_by_side import one_by_one, side_by_side
+from checkmate.backends.tf.emit.side_by_side import in_turn, runs_side_by_side
 from checkmate.backends.tf.measure.concrete import (
     compiled_memory,
     compiled_step,
@@ -116,6 +116,7 @@ def _made(task: Mapping[str, Any]) -> _ReadyStep:
 def _ready_step(task: Mapping[str, Any], kind: str) -> _ReadyStep:
     steps, xla = task.get("steps"), emission_of(task)
     folded = trace_request(ModelRequest.from_json(task["request"]), here=True, report=silent, cancelled=never)
+    folded = in_turn(folded) if task.get("in_turn") else folded
     what = "the plain step" if steps is None else "the scheduled step"
     require_room(folded.graph, schedule_of(folded, steps), what=what)
     function = compiled_step(folded, steps, xla=xla, as_written=bool(task.get("as_written")))
@@ -319,10 +320,10 @@ def compile_task(task: Mapping[str, Any]) -> dict[str, Any]:
 def _curve(step: _ReadyStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
     # If steps run side by side, the time of a request does not tell which step made it.
     schedule = schedule_of(step.folded, steps)
-    if side_by_side(step.folded, schedule) != one_by_one(schedule):
-        in_turn = replace(step, function=compiled_step(step.folded, steps, in_turn=True))
-        in_turn.run()
-        trace = trace_run(in_turn.run, device=step.kind)
+    if runs_side_by_side(step.folded, schedule):
+        other = replace(step, function=compiled_step(in_turn(step.folded), steps))
+        other.run()
+        trace = trace_run(other.run, device=step.kind)
     return measured_curve(step.folded, trace, steps)
 
 

@@ -38,12 +38,14 @@ from checkmate.ir import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 @dataclass(frozen=True, eq=False)
 class FoldedStep:
     """A traced step and its graph. ``nodes``: per op of the graph the trace indices of its heavy ops.
-    ``values``: keys."""
+    ``values``: keys. ``in_turn``: no steps of a schedule and no iterations of a loop run side by side, so
+    that what they are seen to hold is what they need."""
 
     structure: Structure
     nodes: tuple[tuple[int, ...], ...]
     values: tuple[Key, ...]
     graph: Graph
+    in_turn: bool = False
 
     def __post_init__(self) -> None:
         for members, op in zip(self.nodes, self.graph.ops, strict=True):
