@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--budget", default="60%")
     parser.add_argument("--small", action="store_true")
     chosen = parser.parse_args()
-    size, widths, batch = (32, (8, 16), 16) if chosen.small else (64, (32, 64, 96), 16)
+    size, widths, batch = (32, (16, 32), 16) if chosen.small else (64, (32, 64, 96), 16)
     keras.utils.set_random_seed(0)
     images = np.random.default_rng(0).normal(size=(batch * 10, size, size, 3)).astype("float32")
     model = Diffusion(size, widths)

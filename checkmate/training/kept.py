@@ -47,6 +47,7 @@ class PlanMemory:
         self._names: dict[Key, str] = {}  # of plans that are kept for later runs
         self._kept: dict[Key, str] = {}  # the name under which the store has the plan
         self._facts: dict[Key, KeptPlan] = {}
+        self._fingerprints: dict[Key, str] = {}  # of the graphs that these are of
 
     def name_of(self, step: LiveStep) -> str:
         """Return the name that the plan of ``step`` may be kept under, if any."""
@@ -61,7 +62,11 @@ class PlanMemory:
 
     def of(self, step: LiveStep) -> KeptPlan | None:
         """Return what was measured of ``step``, if it has room now."""
-        key = step.layout.key
+        key, fingerprint = step.layout.key, step.graph.fingerprint
+        if self._fingerprints.setdefault(key, fingerprint) != fingerprint:  # sizes that depend on the data
+            for facts in (self._names, self._kept, self._facts):
+                facts.pop(key, None)
+            self._fingerprints[key] = fingerprint
         found = self._facts.get(key) or look_up(step, self._request, self.name_of(step))
         if found is None:
             return None

@@ -110,7 +110,9 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
 def why_searched(search: PlanSearch, kept: KeptPlan) -> str:
     """Return a sentence on why a search is needed although a plan was kept."""
     more = shift_of(kept, search.trials)
-    why = "the budget is another one than then, because it is a share of the largest batch"
+    why = "nothing that was measured then keeps to the budget with room to spare"
+    if search.request.budget.share is not None:
+        why = "the budget is another one than then, because it is a share of the largest batch"
     if more:
         why = f"others hold {format_bytes(abs(more))} {'more' if more > 0 else 'less'} than then"
     return not_used(search, why)

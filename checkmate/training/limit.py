@@ -139,7 +139,7 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
 
 def _own(tried: TriedStep, share: float) -> int:
     """Return the bytes that a share is of. For 100 % and more, these are all that plain training takes."""
-    return tried.own_bytes if share >= 1 else tried.least_bytes - tried.others_bytes
+    return tried.own_bytes if share >= 1 else tried.least_own_bytes
 
 
 def _least(request: PlanRequest, trials: Trials) -> Limit:

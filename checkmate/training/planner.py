@@ -36,6 +36,7 @@ from checkmate.training.wording import tell_plan
 from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
+_FURTHER = 1.05  # times the peak that was said of a plan over the budget: a higher one is said too
 
 
 @dataclass
@@ -224,14 +225,14 @@ class Planner:
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
         """Note that the plan of ``layout`` was seen at ``peak_bytes``, over the budget. Its ops run one after
-        another from then on; where they do already it is forgotten, and the next aims lower. After a few such
-        corrections the plan stays as it is, because each costs a search.
+        another from then on; where they do already it is forgotten, and the next aims lower. A plan stays
+        where nothing better was found before, and after a few such corrections, because each costs a search.
         """
         assert self.allowed_bytes is not None
         state = self._layouts[layout.key]
         self._seek_no_better(layout.key)
         limit = self.allowed_bytes if state.aim_bytes is None else state.aim_bytes
-        spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS
+        spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS or state.present.over_bytes > 0
         turns = _in_turn(state.present)
         what = "the plan is kept" if spent else "looking for a schedule that takes less"
         self.request.tell(
@@ -263,7 +264,7 @@ class Planner:
         assert self.allowed_bytes is not None and plan.step is not None
         hopeless = self.allowed_bytes - others_bytes <= self.request.solver.bound_bytes(plan.step.graph)
         of_its_own = self.request.budget.share is not None
-        stays = of_its_own or hopeless or state.crowded >= _CORRECTIONS
+        stays = of_its_own or hopeless or plan.over_bytes > 0 or state.crowded >= _CORRECTIONS
         if not stays or not state.stays:
             peak, budget = format_bytes_apart(peak_bytes, self.allowed_bytes)
             what = "the step itself keeps to its plan" if stays else "planning again for what they leave"
@@ -293,16 +294,17 @@ class Planner:
             self._better = None
 
     def watched_bytes(self, layout: BatchLayout) -> int | None:
-        """The budget if the allocator's mark is to be held against it. None where nothing better than a plan
-        over the budget was found, and where the plain step was given all.
+        """What the allocator's mark is held against: the budget, or somewhat more than what is known of a
+        plan over it, where nothing better was found. None where the plain step was given all.
         """
         plan, share = self.planned(layout), self.request.budget.share
         if plan is None:
             return self.allowed_bytes
         all_given = plan.keeps_all and share is not None and share >= 1
-        if plan.over_bytes or all_given or self.allowed_bytes is None:
+        if all_given or self.allowed_bytes is None:
             return None
-        return self.allowed_bytes + plan.came_bytes
+        over = int(_FURTHER * (self.allowed_bytes + plan.over_bytes)) if plan.over_bytes else 0
+        return max(over, self.allowed_bytes + plan.came_bytes)
 
     def warmed_up(self, layout: BatchLayout) -> bool:
         """Note that the plan of ``layout`` ran; return whether that warmed it up (a kept plan on a GPU)."""

@@ -28,6 +28,7 @@ _ATTEMPTS, _ATTEMPTS_CARRIED = 8, 3  # the second where another layout's costs a
 _QUICK_S = 3.0
 _MORE_S = 6.0  # for each solve once a schedule fits
 _ALIKE = 0.01  # of the budget: peaks that differ by less are alike, and the cheaper schedule is taken
+_HARDLY = 0.05  # of the plain step's lowest peak: over the budget, who saves less trains plainly
 _SAME = 1e-9  # of the step's cost: sums in another order differ by as much
 _NOTHING = 0.99  # of what keeping everything requests: where every schedule needs as much, none helps
 _OVER = 1.15  # of the budget: what a step is taken to need that the device has no memory for
@@ -164,7 +165,7 @@ class PlanSearch:
             if self._known(schedule) is None:
                 self.trials.run(schedule, "the least memory that is known")
             if not self._keeps and (closest := self._closest) is not None:
-                schedule = closest.on(self.trials.graph)
+                schedule = closest.on(self.trials.step.graph)
                 if self.trials.take_turns(schedule):
                     self._run(schedule, "one op after another")
         return self.best_known()
@@ -186,6 +187,9 @@ class PlanSearch:
             closest = min(near, key=self.trials.cost)
             if self.request.on_miss is OnMiss.RAISE:
                 raise self._impossible(closest)
+            plain = self.trials.plain
+            if plain is not None and closest.own_bytes > (1 - _HARDLY) * plain.least_own_bytes:
+                closest = plain
         return self.plan_of(closest)
 
     @property

@@ -60,6 +60,10 @@ class TriedStep:
         return self.found.least_bytes or self.peak_bytes
 
     @property
+    def least_own_bytes(self) -> int:
+        return self.least_bytes - self.others_bytes
+
+    @property
     def ran(self) -> bool:
         """Whether the device had the memory to run it."""
         return self.found.source is not PeakSource.EXHAUSTED

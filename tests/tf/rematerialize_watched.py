@@ -58,12 +58,12 @@ def test_ops_run_one_after_another_where_side_by_side_they_go_over_the_budget(
     lines = sentences(monkeypatch)
     planner.exceeded(plan.layout, int(1.05 * planner.allowed_bytes))
     assert len(lines) == 1 and lines[0].endswith("the same ops run one after another from now on")
-    model.fit(X, Y, batch_size=16, verbose=0)
-    (now,) = plans(model)
+    model.train_on_batch(X[:16], Y[:16])
+    now = planner.planned(plan.layout)
     assert now.steps == plan.steps and not now.step.runs_side_by_side(now.schedule)
     assert len(lines) == 1  # nothing was planned again
     model, _ = trained()  # by the plan that was kept
-    (later,) = plans(model)
+    later = plans(model)[0]
     assert EARLIER in later.sentence and later.steps == plan.steps and later.step.folded.in_turn
 
 
@@ -87,7 +87,7 @@ def test_what_was_seen_over_the_budget_is_kept_as_seen_where_nothing_is_better(
     again = planner.plan(plan.layout, flatten(data(16))[1])
     assert again.sentence.endswith("the earlier plan is kept")
     assert planner.planned(plan.layout) is again and again.over_bytes == seen - planner.allowed_bytes
-    assert planner.watched_bytes(plan.layout) is None  # so it is said once
+    assert seen < planner.watched_bytes(plan.layout) < 1.1 * seen  # so it is said once, unless it climbs
     steps = plan.schedule.steps.tolist()
     kept = json.loads(scheduled_file().read_text())
     (peak,) = (each["peak_bytes"] for each in kept["tried"] if each["steps"] == steps)
@@ -118,14 +118,18 @@ def test_a_plan_that_stays_over_the_budget_is_said_to_be_once(capfd: pytest.Capt
     planner._layouts[plan.layout.key].aim_bytes = planner.allowed_bytes // 2  # after a few corrections
     seen = int(1.5 * planner.allowed_bytes)
     exceed_in_turn(planner, plan.layout, seen)
-    (line,) = told(capfd)
+    *_, line = told(capfd)
     assert line.endswith("the plan is kept")
     stays = planner.planned(plan.layout)
-    assert stays.schedule is plan.schedule and stays.over_bytes == seen - planner.allowed_bytes
+    assert stays.steps == plan.steps and stays.over_bytes == seen - planner.allowed_bytes
     reset_peak("CPU:0")
     before = reading_of(planner, plan.layout)
-    tf.zeros((2 * planner.allowed_bytes + before.peak_bytes,), tf.int8)
+    tf.zeros((seen // 2,), tf.int8)
     assert not went_over(planner, [plan.layout], before) and not told(capfd)
+    before = reading_of(planner, plan.layout)
+    tf.zeros((2 * seen,), tf.int8)  # far more than was said
+    assert went_over(planner, [plan.layout], before) and told(capfd)[0].endswith("the plan is kept")
+    assert planner.planned(plan.layout).steps == plan.steps
 
 
 @pytest.mark.parametrize("warms", [True, False])

@@ -10,11 +10,14 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from checkmate.backends.tf.live.measure import StepMeasurement
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
 from checkmate.planning import solve
 from checkmate.progress import silent
+from checkmate.request import OnMiss
 from checkmate.training.limit import Limit
 from checkmate.training.search import PlanSearch
 from checkmate.training.trials import TriedStep
@@ -25,18 +28,27 @@ GRAPH = dataclasses.replace(CHAIN, fixed={**CHAIN.fixed, "inputs": 0})
 
 
 class MadeUp:
-    """Trials whose allocator holds what ops request, and ``lost`` bytes."""
+    """Trials whose allocator holds what ops request, ``lost`` bytes, and ``beside`` where they run side by
+    side."""
 
-    def __init__(self, lost: dict[int, int]) -> None:
+    def __init__(self, lost: dict[int, int], beside: int = 0) -> None:
         self.graph, self.step, self.report = GRAPH, SimpleNamespace(graph=GRAPH), silent
         self.rate, self.held, self.carried, self.plain = 1.0, 0, False, None
         self.all: list[TriedStep] = []
-        self._lost = lost  # of a schedule of so many steps
+        self._lost, self._beside = lost, beside  # the first of a schedule of so many steps
 
     def run(self, schedule: Schedule, what: str, *, within: int | None = None) -> TriedStep:
-        peak = simulate(GRAPH, schedule).peak_bytes + self._lost.get(len(schedule.steps), 0)
+        lost = self._lost.get(len(schedule.steps), 0) + self._beside
+        peak = simulate(GRAPH, schedule).peak_bytes + lost
         self.all.append(TriedStep(schedule, StepMeasurement(peak, 0), 0))
         return self.all[-1]
+
+    def take_turns(self, schedule: Schedule) -> bool:
+        before, self._beside = self._beside, 0
+        return before > 0
+
+    def time_plain(self) -> None:
+        self.timed = True
 
     def cost(self, tried: TriedStep) -> float:
         return tried.cost(self.graph)
@@ -76,3 +88,35 @@ def test_a_dear_first_schedule_that_uses_the_budget_is_not_the_end() -> None:
     with suppress(StopIteration):
         asks.send(answered(cheap))
     assert search.best_fitting() is trials.all[-1]
+
+
+def nothing_fits(trials: MadeUp, room: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what is chosen where one schedule was tried, and the least memory is none better."""
+    least = solved(GRAPH, room)
+    monkeypatch.setattr(PlanSearch, "_find_least", lambda search: SimpleNamespace(schedule=least))
+    monkeypatch.setattr(PlanSearch, "plan_of", lambda search, tried: tried)
+    search = searching(trials, room)
+    search.request = SimpleNamespace(on_miss=OnMiss.CLOSEST)  # type: ignore[assignment]
+    search._begun = trials.run(least, "a first schedule")
+    return search.chosen()
+
+
+def test_ops_run_one_after_another_before_a_budget_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = int(0.8 * simulate(GRAPH, Schedule.plain(GRAPH)).peak_bytes)
+    trials = MadeUp({}, beside=room)
+    chosen = nothing_fits(trials, room, monkeypatch)
+    assert chosen is trials.all[-1] and chosen.peak_bytes <= room
+    assert chosen.steps == trials.all[0].steps and trials.all[0].peak_bytes > room
+
+
+@pytest.mark.parametrize(("saved", "trains_plainly"), [(0.1, False), (0.03, True), (-0.2, True)])
+def test_a_schedule_over_the_budget_that_hardly_saves_memory_is_not_worth_its_time(
+    saved: float, trains_plainly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = int(0.8 * simulate(GRAPH, Schedule.plain(GRAPH)).peak_bytes)
+    trials = MadeUp(dict.fromkeys(range(100), room))
+    shown = simulate(GRAPH, solved(GRAPH, room)).peak_bytes + room
+    lowest = int(shown / (1 - saved))
+    trials.plain = TriedStep(None, StepMeasurement(2 * lowest, 0, least_bytes=lowest), 0)
+    chosen = nothing_fits(trials, room, monkeypatch)
+    assert (chosen is trials.plain) is trains_plainly

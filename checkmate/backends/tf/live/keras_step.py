@@ -93,12 +93,12 @@ def chosen_by_keras() -> bool:
 def build(model: Any, layout: BatchLayout) -> None:
     """Create missing weights and optimizer slots. A TraceError: there is nothing to train."""
     if not model.built or any(not layer.built for layer in model.layers):
-        symbols = [
-            keras.KerasTensor(part.shape.as_list(), part.dtype.name, isinstance(part, tf.SparseTensorSpec))
-            for part in layout.parts
-        ]
+
+        def call(*tensors: tf.Tensor) -> None:
+            model(layout.pack(tensors)[0])
+
         with explained(str(model.name)):
-            model(layout.place(symbols)[0])
+            tf.function(call, autograph=False).get_concrete_function(*layout.specs)  # as ``fit`` builds it
     if not model.trainable_variables:
         raise TraceError(
             f"{model.name!r} has no trainable weights, so there is no training step",

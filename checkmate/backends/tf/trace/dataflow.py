@@ -357,7 +357,7 @@ def _kind(
     if private.is_stateful(op) and not big_output and not big_input:
         return OpKind.LIGHT
     # A small result of a big parameter (a norm, a penalty) is scheduled too: computing it takes time.
-    big_fixed = any(size_of(tensor) >= LIGHT_BYTES for tensor in op.inputs)
+    big_fixed = any(size_of(source(tensor)) >= LIGHT_BYTES for tensor in op.inputs)
     return OpKind.HEAVY if big_output or big_input or big_fixed else OpKind.LIGHT
 
 
