@@ -152,7 +152,9 @@ def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
 
 
 def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
-    """Return ``kept`` with the peak at which ``plan`` was seen in training."""
+    """Return ``kept`` with the peak at which ``plan`` was seen in training. What earlier searches found for
+    some room is then no longer known to keep it.
+    """
     own = peak_bytes - plan.held_bytes
     tried = tuple(
         dataclasses.replace(each, peak_bytes=max(each.peak_bytes, own + each.held_bytes))
@@ -160,7 +162,7 @@ def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
         else each
         for each in kept.tried
     )
-    return dataclasses.replace(kept, tried=tried)
+    return dataclasses.replace(kept, tried=tried, rooms=())
 
 
 def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
