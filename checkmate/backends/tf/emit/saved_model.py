@@ -184,11 +184,12 @@ def write_example(folded: FoldedStep, batch: Sequence[tf.Tensor], directory: Pat
     """Write a script that trains with the exported step, on random data in the ranges of ``batch``; beside it
     those tensors of ``batch`` that no random numbers can stand for.
     """
-    own = folded.traced.loaded.own
+    own, sizes_seen = folded.traced.loaded.own, folded.traced.sizes_seen
     rows: list[tuple[Any, ...]] = []
     kept: dict[str, Any] = {}
     for number, (spec, tensor) in enumerate(zip(argument_specs(folded), batch, strict=True)):
-        if own is not None and not own.layout.random[number]:
+        # Sizes that depend on the data were those of the batch; other data may need more memory.
+        if sizes_seen or (own is not None and not own.layout.random[number]):
             kept[spec.name] = _array(tensor)
             rows.append((spec.name, None, spec.dtype.name, 0, 0))
             continue
