@@ -170,11 +170,11 @@ def _make_window(theme: CurrentTheme, batch_size: int | None, settings: QSetting
     from app.models.session import Session
     from app.views.window.main_window import MainWindow
 
-    session = Session()
     if settings is None:
-        return MainWindow(session, theme, batch_size=batch_size)
+        return MainWindow(Session(), theme, batch_size=batch_size)
     folder = sessions_folder()
     recent = Recent(folder.parent / "recent")
+    session = Session(recent=recent)
     recovery = Recovery(session.exploration, folder, session, recent=recent)
     log = open_log(folder.parent)
     kept = None if log is None else Path(log.name)

@@ -56,6 +56,7 @@ class Exploration(QObject):
         preparing: what the solver does before it can search, in words; empty if it can search.
     """
 
+    leaving = Signal()  # another graph is about to take the place of this one
     graph_changed = Signal()
     known_changed = Signal()
     shown_changed = Signal()
@@ -126,6 +127,8 @@ class Exploration(QObject):
 
     def set_graph(self, graph: Graph, what_if: WhatIf | None = None) -> None:
         """Start over. ``what_if`` is the knowledge without constraints, if it is already made."""
+        if self.graph is not None:
+            self.leaving.emit()
         self.graph = graph
         self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
@@ -156,14 +159,20 @@ class Exploration(QObject):
             self.passing = passing
             self.passing_changed.emit()
 
-    def measured(self, graph: Graph, what_if: WhatIf | None = None) -> bool:
-        """Replace estimated costs by measured ones; return whether the user had moved the slider or set
-        constraints."""
+    def measured(
+        self, graph: Graph, what_if: WhatIf | None = None, saved: SavedExploration | None = None
+    ) -> bool:
+        """Replace estimated costs by measured ones, and go on with what was ``saved``; return whether the
+        user had moved the slider or set constraints."""
         asked, constraints = self.asked, self.constraints
         moved = asked != self.opened_at
-        self.set_graph(graph, what_if)
+        if saved is None:
+            self.set_graph(graph, what_if)
+        else:
+            self.restore(saved, what_if)
         self.set_passing(False)
-        self.set_constraints(constraints)
+        if saved is None or not constraints.is_empty:
+            self.set_constraints(constraints)
         if moved:
             self.move(asked)
         return moved or not constraints.is_empty

@@ -13,6 +13,7 @@ from typing import Any
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.models.exploration import Exploration
+from app.models.recovery import Recent
 from app.models.solving import SolverClient
 from app.presenters.graph_comparison import Side, within
 from app.state.knowledge import ListedSchedule, WhatIf
@@ -55,10 +56,15 @@ class Opened:
         return opened
 
 
-def read_opened(path: Path) -> Opened:
+def read_opened(path: Path, recent: Recent | None = None) -> Opened:
+    """Read a graph with what was explored of it before, or a saved exploration."""
     data = read_json(path)
-    saved = exploration_from_json(path, data) if is_exploration(data) else None
-    opened = Opened.of(read_any_graph(path)) if saved is None else Opened.of(saved.graph, saved)
+    if is_exploration(data):
+        saved = exploration_from_json(path, data)
+        opened = Opened.of(saved.graph, saved)
+    else:
+        graph = read_any_graph(path)
+        opened = Opened.of(graph, None if recent is None else recent.of(graph))
     return dataclasses.replace(opened, file=path.absolute())
 
 

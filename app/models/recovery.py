@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,8 @@ from PySide6.QtCore import QLockFile, QObject, QSettings, Signal
 
 from app.models.exploration import Exploration
 from app.workers.background import Background, later, on
-from checkmate.formats.exploration import write_exploration
+from checkmate.errors import CheckmateError
+from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
 from checkmate.ir import Graph
 
 _QUIET_MS, _LAST_S = 2000, 5.0
@@ -21,7 +24,9 @@ _LOCK = ".lock"
 _MOST_TRIES = (
     2  # restores without being asked: a window that dies of what it restored must not do so for ever
 )
-_MOST = 6
+_MOST = 100  # explorations that are kept
+_DIGITS = 16
+_IDENTIFIED = re.compile(rf"[0-9a-f]{{{_DIGITS}}}\.")
 ENDING = ".exploration.json.gz"
 _RECORDS = "recent/records"
 
@@ -70,7 +75,7 @@ class Recovery(QObject):
         recent: Recent | None = None,
     ) -> None:
         super().__init__(parent)
-        self._recent, self._name = recent, ""  # of the graph in the file
+        self._recent, self._in_file = recent, ""  # under what the file is kept later
         self._exploration, self._folder = exploration, folder
         self._path: Path | None = None
         self._lock: QLockFile | None = None
@@ -90,7 +95,7 @@ class Recovery(QObject):
             exploration.measured_changed,
             exploration.listing.changed,
         )
-        exploration.graph_changed.connect(self._keep_as_recent)
+        exploration.leaving.connect(self._leave)
 
     def orphans(self) -> list[Orphan]:
         found = []
@@ -120,19 +125,23 @@ class Recovery(QObject):
         _lock_file(orphan.path).unlink(missing_ok=True)
 
     def close(self) -> None:
-        self._quiet.stop()
-        self._writer.close(_LAST_S)
-        self._keep_as_recent()
+        self._leave()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.unlock()
         self._path = self._lock = None
 
-    def _keep_as_recent(self) -> None:
-        name, self._name = self._name, ""
-        if name and self._recent is not None and self._path is not None and self._path.is_file():
-            self._recent.keep(self._path, name)
+    def _leave(self) -> None:
+        """Keep what is explored with the recent ones, the last changes too."""
+        self._writer.close(_LAST_S)
+        if self._quiet.isActive():
+            self._quiet.stop()
+            self._save()
+            self._writer.close(_LAST_S)
+        kept_as, self._in_file = self._in_file, ""
+        if kept_as and self._recent is not None and self._path is not None and self._path.is_file():
+            self._recent.keep(self._path, kept_as)
 
     def _begin(self, path: Path) -> None:
         if self._lock is not None:
@@ -161,7 +170,7 @@ class Recovery(QObject):
         path, saved, body = self._path, self._exploration.saved(), self._exploration.graph_body
         # Estimates that measured costs will replace are not worth keeping, nor are scaled graphs.
         passing = self._exploration.passing or saved.graph.origin.extrapolated_from_batch > 0
-        self._name = "" if passing else name_of(saved.graph)
+        self._in_file = "" if passing else kept_as(saved.graph)
         self._writer.start(lambda: write_exploration(path, saved, body))
 
     def _complain(self, sentence: str, _hint: str = "") -> None:
@@ -195,16 +204,16 @@ class Explored:
 
 
 class Recent:
-    """The explorations kept in ``folder``: the newest of each name, and not too many."""
+    """The explorations kept in ``folder``: the newest of each graph, and not too many."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, saved: Path, name: str) -> None:
-        """Move the file ``saved`` here, or drop it if that fails."""
+        """Move the file ``saved`` here, or drop it if that fails. ``name``: by ``kept_as``."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            saved.replace(self._folder / f"{quote(name, safe=' ,=()+')}{ENDING}")
+            saved.replace(self._folder / f"{name}{ENDING}")
             for old in self.entries()[_MOST:]:
                 old.path.unlink(missing_ok=True)
         except OSError:
@@ -213,9 +222,17 @@ class Recent:
     def entries(self) -> list[Explored]:
         found = []
         for path in self._folder.glob(f"*{ENDING}"):
+            name = unquote(_IDENTIFIED.sub("", path.name.removesuffix(ENDING), count=1))
             with contextlib.suppress(OSError):  # another window may have just dropped it
-                found.append(Explored(path, unquote(path.name.removesuffix(ENDING)), path.stat().st_mtime))
+                found.append(Explored(path, name, path.stat().st_mtime))
         return sorted(found, key=lambda entry: -entry.closed_at)
+
+    def of(self, graph: Graph) -> SavedExploration | None:
+        """Return what was explored of ``graph`` before."""
+        for path in self._folder.glob(f"{identity(graph)}.*{ENDING}"):
+            with contextlib.suppress(CheckmateError):
+                return read_exploration(path).of(graph)
+        return None
 
 
 class RecentRecords:
@@ -237,5 +254,15 @@ class RecentRecords:
         return [path for path in paths if path.exists()]
 
 
-def name_of(graph: Graph) -> str:
-    return f"{graph.name}, batch {graph.batch_size}" if graph.batch_size else graph.name
+def identity(graph: Graph) -> str:
+    """Return a digest of what the graph computes and its names. Costs may be others each time."""
+    digest = hashlib.sha256(graph.fingerprint.encode())
+    for name in (graph.name, *(op.name for op in graph.ops)):
+        digest.update(b"\0" + name.encode())
+    return digest.hexdigest()[:_DIGITS]
+
+
+def kept_as(graph: Graph) -> str:
+    """Return the name of the file that the exploration of ``graph`` is kept in."""
+    name = f"{graph.name}, batch {graph.batch_size}" if graph.batch_size else graph.name
+    return f"{identity(graph)}.{quote(name, safe=' ,=()+')}"

@@ -47,8 +47,11 @@ class Hotspot(QObject):
 
     @property
     def remedies(self) -> list[Suggestion]:
-        """What is known to help at the playhead, best first. The list grows while ``busy``."""
-        return rank_suggestions(self._finding.found)
+        """What of the values at the playhead is known to lower the peak, best first. The list grows while
+        ``busy``.
+        """
+        shown = self._exploration.shown
+        return [] if shown is None else rank_suggestions(self._finding.found, shown.peak_bytes)
 
     @property
     def busy(self) -> bool:

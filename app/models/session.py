@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
 from app.models.opening import Opened, Opening, is_large, read_opened
+from app.models.recovery import Recent, identity
 from app.models.solving import SolverClient
 from app.presenters.commands import OnScreen
 from app.presenters.report_page import html_report
@@ -75,8 +76,10 @@ class Session(QObject):
     settled = Signal()
     logged = Signal(str)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QObject | None = None, *, recent: Recent | None = None) -> None:
+        """``recent``: what was explored before, and goes on where its graph is opened again."""
         super().__init__(parent)
+        self._recent = recent
         self.exploration = Exploration(self)
         self.solving = SolverClient(self.exploration, self)
         self.solver = self.solving.process
@@ -110,10 +113,10 @@ class Session(QObject):
         self._leave_device()
         if is_large(path) and not at_once:
             self.noticed.emit(f"Reading {path}…")
-            self.opening.start(lambda: read_opened(path))
+            self.opening.start(lambda: read_opened(path, self._recent))
             return
         try:
-            self._on_opened(read_opened(path))
+            self._on_opened(read_opened(path, self._recent))
             if at_once:
                 self.file = None  # it was restored from a file that the window itself keeps
         except CheckmateError as error:
@@ -151,12 +154,12 @@ class Session(QObject):
 
     def _on_opened(self, opened: Opened) -> None:
         graph, source = opened.what_if.graph, self._source
-        again = False
+        saved, again = opened.saved or self._open_already(graph), False
         try:
-            if opened.saved is not None:
-                self.exploration.restore(opened.saved, opened.what_if)
-            elif source is _Source.PROFILE and self.exploration.passing:
-                again = self.exploration.measured(graph, opened.what_if)
+            if source is _Source.PROFILE and self.exploration.passing:
+                again = self.exploration.measured(graph, opened.what_if, saved)
+            elif saved is not None:
+                self.exploration.restore(saved, opened.what_if)
             else:
                 self.exploration.set_graph(graph, opened.what_if)
         except CheckmateError as error:
@@ -175,6 +178,12 @@ class Session(QObject):
             self.solve()
         if opened.changed is not None:
             self.outdated.emit(opened.changed)
+
+    def _open_already(self, graph: Graph) -> SavedExploration | None:
+        """Return what is explored, if that is ``graph``."""
+        now = self.exploration
+        same = now.graph is not None and not now.passing and identity(now.graph) == identity(graph)
+        return now.saved().of(graph) if same else None
 
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
         """End the device process and let the solver go on. Return whether the solver was sent the graph."""
@@ -345,7 +354,7 @@ class Session(QObject):
             self.device.end()
         if wanted:
             self._source = source
-            self.opening.start(lambda: _sent(body))
+            self.opening.start(lambda: _sent(body, self._recent if source is _Source.PROFILE else None))
 
     def close(self) -> None:
         self.opening.close()
@@ -360,10 +369,10 @@ def _scaled(body: bytes) -> Opened:
     return Opened.of(graph, SavedExploration(graph, min(result.budget_bytes, most), (result,), ()))
 
 
-def _sent(body: bytes) -> Opened:
+def _sent(body: bytes, recent: Recent | None) -> Opened:
     """Prepare a graph in a thread. The bound is computed here, because the solver may be on hold."""
     graph = unpack_graph(body)
-    opened = Opened.of(graph)
+    opened = Opened.of(graph, None if recent is None else recent.of(graph))
     opened.what_if.needed_bytes = working_set_bound(graph).bytes
     return opened
 

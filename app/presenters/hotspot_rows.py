@@ -18,7 +18,8 @@ from checkmate.units import format_bytes
 CLICK = "; click to show it"  # ends the detail of a row that can be clicked
 _MOST_ROWS = 60
 _MOST_OF_A_KIND = {SuggestionKind.RECOMPUTE: 8, SuggestionKind.ELSEWHERE: 5, SuggestionKind.BATCH: 3}
-_KNOWN, _NOTABLY = 2, 0.99  # schedules of the frontier that have a clearly smaller peak
+_LOWER = (0.1, 0.3, 0.5)  # shares of the peak by which schedules of the frontier are offered
+_NOTABLY = 0.99  # of the peak: a schedule with less is offered where none is that much lower
 
 
 class View(StrEnum):
@@ -73,35 +74,42 @@ def _share_row(graph: Graph, share: Share, most: int, view: View) -> HotspotRow:
 def help_rows(
     graph: Graph, shown: ListedSchedule, known: Sequence[ListedSchedule], ranked: Sequence[Suggestion]
 ) -> list[HotspotRow]:
-    """Known schedules come first, then the remedies of each kind, best first. Of schedules whose peaks read
-    the same, only the cheapest is listed."""
-    by_words: dict[str, ListedSchedule] = {}
-    for found in sorted(known, key=lambda each: (-each.peak_bytes, each.overhead)):
-        if found.peak_bytes < _NOTABLY * shown.peak_bytes:
-            words = format_bytes(found.peak_bytes)
-            by_words[words] = min(by_words.get(words, found), found, key=lambda each: each.overhead)
-    rows = [_known_row(shown, found) for found in list(by_words.values())[:_KNOWN]]
+    """Known schedules come first, then the remedies of each kind, best first. Each row's figure is what the
+    peak falls by.
+    """
+    rows = [_known_row(shown, found) for found in _spread(shown, known)]
     for kind, most in _MOST_OF_A_KIND.items():
         rows += [_remedy_row(graph, shown, remedy) for remedy in ranked if remedy.kind is kind][:most]
     return rows
 
 
+def _spread(shown: ListedSchedule, known: Sequence[ListedSchedule]) -> list[ListedSchedule]:
+    """Return the cheapest schedules that lower the peak by about ``_LOWER``; the lowest where none does."""
+    lower = [found for found in known if found.peak_bytes < _NOTABLY * shown.peak_bytes]
+    chosen: dict[str, ListedSchedule] = {}
+    for share in _LOWER:
+        enough = [found for found in lower if found.peak_bytes <= (1 - share) * shown.peak_bytes]
+        best = min(enough, key=lambda each: each.overhead, default=None)
+        best = best or min(lower, key=lambda each: each.peak_bytes, default=None)
+        if best is not None:
+            chosen.setdefault(format_bytes(best.peak_bytes), best)
+    return list(chosen.values())
+
+
 def _known_row(shown: ListedSchedule, found: ListedSchedule) -> HotspotRow:
     more = 100 * (found.overhead - shown.overhead)
-    detail = f"{more:+.1f} % cost · by {found.solver}{CLICK}"
-    freed = f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}"
-    return HotspotRow(f"Schedule at {format_bytes(found.peak_bytes)}", freed, detail, found=found)
+    less = f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}"
+    return HotspotRow(f"Schedule at {format_bytes(found.peak_bytes)}", less, f"{more:+.1f} % time{CLICK}", found=found)
 
 
 def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> HotspotRow:
     peak = format_bytes(remedy.peak_bytes)
-    figure = f"−{format_bytes(remedy.freed_bytes)}"
+    figure = f"−{format_bytes(shown.peak_bytes - remedy.peak_bytes)}"
     name = layer_name(graph, remedy.op) if remedy.op >= 0 else ""
     if remedy.kind is SuggestionKind.RECOMPUTE:
         cost = remedy.cost or 0.0
         percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
-        smaller = "peak stays" if remedy.peak_bytes == shown.peak_bytes else f"peak {peak}"
-        price = f"+{cost_text(graph, cost)}{percent} · {smaller}"
+        price = f"+{cost_text(graph, cost)}{percent} · peak {peak}"
         return HotspotRow(f"Recompute {name}", figure, price, op=remedy.op)
     if remedy.kind is SuggestionKind.ELSEWHERE:
         rate = remedy.bytes_per_second

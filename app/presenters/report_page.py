@@ -133,7 +133,8 @@ def _moment(at: Moment) -> str:
 def _help(reported: ReportContent, at: Moment) -> list[tuple[str, ...]]:
     graph, shown = reported.graph, reported.shown
     found = list(find_suggestions(graph, shown.schedule, shown.timeline, at, shown.constrained.once))
-    rows: list[HotspotRow] = help_rows(graph, shown, reported.known, rank_suggestions(found))
+    ranked = rank_suggestions(found, shown.peak_bytes)
+    rows: list[HotspotRow] = help_rows(graph, shown, reported.known, ranked)
     return [(row.name, row.figure, row.detail.removesuffix(CLICK)) for row in rows]
 
 

@@ -16,7 +16,7 @@ import math
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,13 @@ class SavedExploration:
     own: Mapping[int, SavedOwn] = field(default_factory=dict)
     constrained_bounds: tuple[BoundsUnder, ...] = ()
     under: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+
+    def of(self, graph: Graph) -> SavedExploration:
+        """Return this of ``graph``, the same with other costs, for which no bound holds."""
+        costs, before = ([op.cost for op in each.ops] for each in (graph, self.graph))
+        if costs == before:
+            return replace(self, graph=graph)
+        return replace(self, graph=graph, bounds=(), constrained_bounds=())
 
 
 def is_exploration(data: Any) -> bool:

@@ -71,17 +71,20 @@ def find_suggestions(
             yield moved
 
 
-def rank_suggestions(found: Sequence[Suggestion]) -> list[Suggestion]:
-    """First recomputations, by cost per byte freed; then what is kept elsewhere; then smaller batches."""
+def rank_suggestions(found: Sequence[Suggestion], peak_bytes: int) -> list[Suggestion]:
+    """Return what lowers the peak, which is ``peak_bytes`` now: first recomputations, by cost per byte that
+    it falls by; then what is kept elsewhere; then smaller batches.
+    """
 
     def key(suggestion: Suggestion) -> tuple[int, float, float]:
+        saved = peak_bytes - suggestion.peak_bytes
         if suggestion.kind is SuggestionKind.RECOMPUTE:
-            return 0, (suggestion.cost or 0.0) / suggestion.freed_bytes, -suggestion.freed_bytes
+            return 0, (suggestion.cost or 0.0) / saved, -saved
         if suggestion.kind is SuggestionKind.ELSEWHERE:
-            return 1, -float(suggestion.freed_bytes), suggestion.bytes_per_second or 0.0
-        return 2, -float(suggestion.batch_size or 0), -suggestion.freed_bytes
+            return 1, -saved, suggestion.bytes_per_second or 0.0
+        return 2, -float(suggestion.batch_size or 0), -saved
 
-    return sorted((suggestion for suggestion in found if suggestion.freed_bytes > 0), key=key)
+    return sorted((suggestion for suggestion in found if suggestion.peak_bytes < peak_bytes), key=key)
 
 
 def recomputed(

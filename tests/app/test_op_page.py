@@ -169,7 +169,7 @@ def test_suggestions_are_worked_out_in_the_background_and_hold(window, qtbot) ->
     assert found
     for remedy in found:
         report = check(exploration.graph, remedy.steps.tolist())
-        assert report.valid and report.peak_bytes == remedy.peak_bytes <= shown.peak_bytes
+        assert report.valid and report.peak_bytes == remedy.peak_bytes < shown.peak_bytes
         assert report.cost == pytest.approx(shown.cost + remedy.cost)
     names = [row.name for row in page.rows]
     assert any(name.startswith("Recompute ") for name in names)
@@ -189,16 +189,38 @@ def test_nothing_is_worked_out_while_the_page_is_hidden(window, qtbot) -> None:
     qtbot.waitUntil(lambda: len(inspector.hotspot.remedies) > 0, timeout=20000)
 
 
-def test_of_known_schedules_whose_peaks_read_the_same_the_cheapest_is_listed(window) -> None:
+def test_the_schedules_that_are_offered_are_spread_over_the_frontier(window) -> None:
     exploration, _ = opened(window)
     graph, shown = exploration.graph, exploration.shown
-    peak = shown.peak_bytes // 2
-    known = [
-        dataclasses.replace(shown, point=dataclasses.replace(shown.point, peak_bytes=peak + more, cost=cost))
-        for more, cost in ((0, 130.0), (1, 110.0), (2, 120.0), (peak // 3, 105.0))
-    ]
-    rows = help_rows(graph, shown, known, [])
-    assert [row.found for row in rows] == [known[3], known[1]]
+
+    def offered(*shares: float) -> list[float]:
+        known = [
+            dataclasses.replace(
+                shown,
+                point=dataclasses.replace(
+                    shown.point, peak_bytes=int(share * shown.peak_bytes), cost=200.0 - share
+                ),
+            )
+            for share in shares
+        ]
+        return [shares[known.index(row.found)] for row in help_rows(graph, shown, known, [])]
+
+    assert offered(0.995, 0.97, 0.93, 0.88, 0.8, 0.72, 0.69, 0.6, 0.48, 0.3) == [0.88, 0.69, 0.48]
+    assert offered(0.995, 0.97, 0.85) == [0.85]  # the lowest, once
+    assert offered(0.995) == []
+
+
+def test_each_row_says_what_the_peak_falls_by(window, qtbot) -> None:
+    exploration, inspector = opened(window, layers=40)
+    page, hotspot, shown = inspector.memory, inspector.hotspot, exploration.shown
+    page.show_view(View.HELPS)
+    for step in (shown.timeline.peak_step, shown.timeline.peak_step // 2):
+        window.playhead.seek(step)
+        qtbot.waitUntil(lambda: not hotspot.busy, timeout=30000)
+        assert all(remedy.peak_bytes < shown.peak_bytes for remedy in hotspot.remedies)
+        figures = {format_bytes(shown.peak_bytes - remedy.peak_bytes) for remedy in hotspot.remedies}
+        assert {row.figure.removeprefix("−") for row in page.rows if row.figure} <= figures
+        assert page.rows
 
 
 def test_known_smaller_schedules_come_first_and_a_click_shows_them(window, qtbot) -> None:
@@ -210,6 +232,6 @@ def test_known_smaller_schedules_come_first_and_a_click_shows_them(window, qtbot
     assert exploration.add(best.steps, budget_bytes=budget, solver="by hand", seconds=0.0)
     exploration.show(exploration.plain)
     row = inspector.memory.rows[0]
-    assert row.found is exploration.known[0] and "by hand" in row.detail
+    assert row.found is exploration.known[0] and "time" in row.detail
     inspector.memory._list.clicked.emit(inspector.memory._list.model().index(0, 0))
     assert exploration.shown is row.found and exploration.budget_bytes == best.peak_bytes

@@ -92,7 +92,7 @@ def test_files_that_could_not_be_opened_are_freed(window, qtbot, tmp_path: Path,
     class Large(dict):
         pass
 
-    def read(path: Path) -> Opened:
+    def read(path: Path, recent: object) -> Opened:
         large = Large(path=path)
         held.append(weakref.ref(large))
         raise FormatError(f"{large['path']} is broken")

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QPushButton
 from app.models.recovery import Recent, Recovery
 from app.models.session import Session
 from app.state.knowledge import is_baseline
+from app.state.saved import OwnSchedule
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
 from checkmate.formats import write_graph
@@ -28,7 +29,7 @@ PATIENCE_S = 60.0
 @pytest.fixture
 def opened(qtbot):
     def make(folder: Path, recent: Recent | None = None) -> MainWindow:
-        session = Session()
+        session = Session(recent=recent)
         recovery = Recovery(session.exploration, folder, session, recent=recent)
         made = MainWindow(session, CurrentTheme(ThemeChoice.LIGHT), recovery=recovery, recent=recent)
         qtbot.addWidget(made, before_close_func=lambda w: w.session.close())
@@ -180,17 +181,57 @@ def test_opening_another_graph_keeps_the_one_before(opened, qtbot, tmp_path: Pat
     assert [entry.name for entry in Recent(tmp_path / "recent").entries()] == ["a/b?", "chain"]
 
 
+def pinned_and_named(window: MainWindow) -> set[tuple[str, bool]]:
+    return {(entry.name, entry.pinned) for entry in window.session.exploration.listing.own if entry.touched}
+
+
+def pin(window: MainWindow, name: str) -> None:
+    listing, found = window.session.exploration.listing, window.session.exploration.known[0]
+    listing.put(found.key, OwnSchedule(found, name=name, pinned=True))
+
+
+def test_a_graph_that_is_opened_again_goes_on_where_it_was_left(opened, qtbot, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    write_graph(one, training_chain())
+    write_graph(two, training_chain(7))  # of the same name
+    window = opened(tmp_path / "sessions", Recent(tmp_path / "recent"))
+    window.open(str(one))
+    smaller(window.session.exploration)
+    pin(window, "good")
+    asked = window.session.exploration.known[0].peak_bytes
+    window.session.exploration.set_budget(asked)
+    window.open(str(two))  # at once: nothing was saved by itself yet
+    assert not pinned_and_named(window) and window.session.exploration.graph.n != training_chain().n
+    pin(window, "other")
+    window.open(str(one))
+    assert pinned_and_named(window) == {("good", True)}
+    assert window.session.exploration.budget_bytes == asked
+    window.open(str(one))  # it is on screen already
+    assert pinned_and_named(window) == {("good", True)}
+    window.close()
+    assert len(Recent(tmp_path / "recent").entries()) == 2
+    other = opened(tmp_path / "sessions", Recent(tmp_path / "recent"))
+    other.open(str(two))
+    assert pinned_and_named(other) == {("other", True)}
+    dearer = training_chain()
+    dearer = replace(dearer, ops=tuple(replace(op, cost=2 * op.cost) for op in dearer.ops))
+    write_graph(one, dearer)  # it was profiled again
+    other.open(str(one))
+    assert pinned_and_named(other) == {("good", True)}
+    assert other.session.exploration.plain.cost == dearer.base_cost
+
+
 def test_the_newest_of_each_name_is_kept(tmp_path: Path) -> None:
     recent = Recent(tmp_path / "recent")
-    for number, name in enumerate("abcdefgab"):
+    for number, name in enumerate([*"ab", *map(str, range(98)), *"cab"]):
         path = tmp_path / "saved"
         path.write_text(f"{number}")
         os.utime(path, (number, number))
         recent.keep(path, name)
         assert not path.exists()
-    assert [(entry.name, entry.path.read_text()) for entry in recent.entries()] == [
-        ("b", "8"), ("a", "7"), ("g", "6"), ("f", "5"), ("e", "4"), ("d", "3"),
-    ]  # fmt: skip
+    entries = [(entry.name, entry.path.read_text()) for entry in recent.entries()]
+    assert len(entries) == 100
+    assert entries[:3] == [("b", "102"), ("a", "101"), ("c", "100")] and entries[-1] == ("1", "3")
 
 
 def test_a_file_goes_if_nothing_can_be_kept(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ _TIPS = {
     View.VALUES: "Every buffer in memory",
     View.LAYERS: "By the layer that made them",
     View.REASONS: "By why they are in memory",
-    View.HELPS: "What would lower the memory here, and its price",
+    View.HELPS: "What would lower the peak, and its price",
     View.COMPARE: "Ops that A and B recompute a different number of times",
 }
 
@@ -101,7 +101,7 @@ class MemoryPage(QWidget):
             rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
             if self._hotspot.busy:
                 return [*rows, HotspotRow("Working out what else might help…", "")]
-            return rows or [HotspotRow("All of it is in use.", "", "Nothing can be dropped here.")]
+            return rows or [HotspotRow("Nothing that is held here alone sets the peak.", "")]
         if self.view is View.COMPARE and self._comparison.difference is not None:
             return compare_rows(shown.graph, self._comparison.difference)
         now = self._hotspot.now

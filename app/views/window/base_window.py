@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from app.views.window.panel_area import PanelArea
 
 _SHARE = 0.9  # of a small screen, for a window that is no longer maximized
+_LISTED = 6  # of the explorations that are kept
 SAID_MS = 10_000  # how long the status bar says something
 
 
@@ -88,7 +89,7 @@ class BaseWindow(QMainWindow):
         QGuiApplication.clipboard().setText(text)
 
     def recent_entries(self) -> list[Explored]:
-        return [] if self._recent is None else self._recent.entries()
+        return [] if self._recent is None else self._recent.entries()[:_LISTED]
 
     def say(self, sentence: str, milliseconds: int = SAID_MS) -> None:
         self.statusBar().showMessage(sentence, milliseconds)

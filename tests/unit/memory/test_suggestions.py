@@ -106,11 +106,13 @@ def test_ops_that_run_once_are_not_recomputed() -> None:
 
 
 def test_ranking_puts_the_cheapest_byte_first() -> None:
-    found = rank_suggestions(found_at(training(8), list(range(12)), at=6)[0])
+    graph, steps = training(8), list(range(12))
+    peak = simulate(graph, Schedule.of(graph, steps)).peak_bytes
+    found = rank_suggestions(found_at(graph, steps)[0], peak)
     kinds = [suggestion.kind for suggestion in found]
     assert kinds == sorted(kinds, key=list(SuggestionKind).index) and set(kinds) == set(SuggestionKind)
     prices = [
-        suggestion.cost / suggestion.freed_bytes
+        suggestion.cost / (peak - suggestion.peak_bytes)
         for suggestion in found
         if suggestion.kind is SuggestionKind.RECOMPUTE
     ]
