@@ -11,7 +11,7 @@ from app.presenters.wording import layer_name, short_name, signed_bytes
 from app.state.knowledge import ListedSchedule
 from checkmate.ir import Graph
 from checkmate.machine.cost_origin import cost_text
-from checkmate.memory.hotspot import Moment, Share
+from checkmate.memory.hotspot import Moment, Reason, Share
 from checkmate.memory.suggestions import Suggestion, SuggestionKind
 from checkmate.units import format_bytes
 
@@ -46,6 +46,29 @@ class HotspotRow:
     @property
     def tip(self) -> str:
         return "\n".join(filter(None, (f"{self.name}  {self.figure}", self.detail)))
+
+
+_WAITS = {
+    Reason.FOR_BACKWARD: "waits for the backward pass",
+    Reason.FOR_FORWARD: "waits for later forward ops",
+    Reason.FOR_RECOMPUTATION: "waits for a recomputation",
+    Reason.GRADIENT: "is gradients on their way",
+    Reason.RESULT: "is the step's result",
+    Reason.READ_NOW: "is read by this op",
+    Reason.WRITTEN_NOW: "is written by this op",
+}
+
+
+def what_fills(now: Moment, *, at_peak: bool) -> str:
+    """Say what most of the memory is for: ``Peak 356 MiB at up1b_norm: 267 MiB waits for the ...``"""
+    place = f"{format_bytes(now.live_bytes)} at {layer_name(now.graph, now.op)}"
+    most = max(
+        (share for share in now.by_reason() if share.values), key=lambda share: share.bytes, default=None
+    )
+    said = f"{'Peak ' if at_peak else ''}{place}"
+    if most is None:
+        return said
+    return f"{said}: {format_bytes(most.bytes)} {_WAITS[Reason(most.name)]}"
 
 
 def share_rows(now: Moment, view: View) -> list[HotspotRow]:
@@ -99,7 +122,9 @@ def _spread(shown: ListedSchedule, known: Sequence[ListedSchedule]) -> list[List
 def _known_row(shown: ListedSchedule, found: ListedSchedule) -> HotspotRow:
     more = 100 * (found.overhead - shown.overhead)
     less = f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}"
-    return HotspotRow(f"Schedule at {format_bytes(found.peak_bytes)}", less, f"{more:+.1f} % time{CLICK}", found=found)
+    return HotspotRow(
+        f"Schedule at {format_bytes(found.peak_bytes)}", less, f"{more:+.1f} % time{CLICK}", found=found
+    )
 
 
 def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> HotspotRow:

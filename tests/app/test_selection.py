@@ -6,6 +6,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QColor
 
 from app.presenters.bands import Grouping
+from app.presenters.hotspot_rows import View
 from app.presenters.memory_curve import largest_op
 from app.theme import DARK, LIGHT, ThemeChoice
 from tests.app.windows import cursor_line, open_chain, pixels
@@ -182,6 +183,7 @@ def test_a_selected_value_is_the_only_band_that_is_marked(opened, qtbot) -> None
     assert (opened.selection.op, opened.selection.value) == (8, value)
     opened.selection.select(-1)
     memory = opened.explorer.inspector.memory
+    memory.show_view(View.VALUES)
     opened.playhead.seek(20)
     qtbot.waitUntil(lambda: any(row.value >= 0 for row in memory.rows))
     number = next(place for place, row in enumerate(memory.rows) if row.value >= 0)

@@ -5,6 +5,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QWidget
 
 from app.models.remedies import Hotspot
 from app.models.undo import ShownEdits, UndoCommands
+from app.presenters.hotspot_rows import what_fills
 from app.presenters.op_page import again_rows, facts, made, read, readers, rows_of_op
 from app.presenters.view_tables import ViewTable, moment_table
 from app.presenters.wording import short_name
@@ -28,7 +29,6 @@ from app.views.common.widgets import (
 from app.views.panels.memory_page import MemoryPage
 from app.views.panels.op_tables import LinkTable, NeedTable
 from app.workers.background import on
-from checkmate.units import format_bytes
 
 _LEAST_ROWS = 40  # pixels of an op's facts in a low window; more would be taken from the budget
 
@@ -112,13 +112,12 @@ class Inspector(Panel):
     def _on_memory(self) -> None:
         shown = self._exploration.shown
         assert shown is not None
-        step = min(self._playhead.step, len(shown.schedule.steps) - 1)
-        op = shown.graph.ops[int(shown.schedule.steps[step])]
-        live = int(shown.timeline.live_bytes[step])
-        peak = " · peak" if live == shown.timeline.peak_bytes else ""
-        self._name.setText(short_name(op.name))
-        self._name.setToolTip(op.name)
-        self.note.setText(f"Step {step + 1} · {format_bytes(live)}{peak}")
+        now = self.hotspot.now
+        assert now is not None
+        at_peak = now.live_bytes == shown.timeline.peak_bytes
+        self._name.setText(what_fills(now, at_peak=at_peak))
+        self._name.setToolTip(shown.graph.ops[now.op].name)
+        self.note.setText(f"Step {now.step + 1}{' · peak' if at_peak else ''}")
 
     def _show_op(self, shown: ListedSchedule, op: int) -> None:
         entry = shown.graph.ops[op]

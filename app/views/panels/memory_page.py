@@ -31,7 +31,7 @@ class MemoryPage(QWidget):
         super().__init__()
         self._exploration, self._comparison = exploration, comparison = models.exploration, models.comparison
         self._hotspot, self._selection, self._shown_edits = hotspot, models.selection, shown_edits
-        self.view = View.VALUES
+        self.view = View.HELPS
         self._model = RowModel[HotspotRow]()
         self._list = called(QListView(), "What is in memory now")
         self._list.setModel(self._model)
@@ -63,7 +63,7 @@ class MemoryPage(QWidget):
         # The row is as wide as the column, which may be narrow.
         self.tabs[View.HELPS].setText("Helps" if active else View.HELPS.value)
         if self.view is View.COMPARE:
-            self.show_view(View.COMPARE if active else View.VALUES)
+            self.show_view(View.COMPARE if active else View.HELPS)
 
     def show_view(self, view: View) -> None:
         self.view = view

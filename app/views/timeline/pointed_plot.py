@@ -225,6 +225,10 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
             self._hover.setPos(self._place_of(self.step_at(event.position())))
         QToolTip.showText(event.globalPosition().toPoint(), self._words_at(event.position()), self)
 
+    def viewportEvent(self, event: QEvent) -> bool:
+        # The base class would clear the words that are shown where the pointer rests.
+        return event.type() == QEvent.Type.ToolTip or bool(super().viewportEvent(event))
+
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and not self._dragging and self._span.axis is not None:
             self._go_to(event.position())

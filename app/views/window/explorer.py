@@ -163,7 +163,7 @@ class Explorer(QWidget):
         self.memory_plots = self._memory_plots()
         self.transport = Transport(exploration, models.playhead, theme)
         self.transport.setMinimumWidth(1)  # it leaves out what has no room
-        plots = in_row((self.matrix_plots, 8), (self.memory_plots, 7), gap=12)
+        plots = in_row((self.memory_plots, 5), (self.matrix_plots, 5), gap=12)
         fill(panel.body, self.compare_bar, (plots, 1), self.transport)
         return panel
 

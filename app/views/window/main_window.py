@@ -8,7 +8,7 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.actions import PANELS, action
-from app.models.recovery import sessions_folder
+from app.models.recovery import identity, sessions_folder
 from app.presenters import wording
 from app.presenters.commands import as_commands, as_python
 from app.presenters.solve_text import why_no_export
@@ -39,7 +39,8 @@ _OPENED = f"Models and graphs (*.keras *.h5 *.json *.json.gz);;{RECORD_FILTER};;
 
 class MainWindow(BaseWindow):
     def _begin(self) -> None:
-        self._opened: tuple[str, int] = "", 0
+        self._opened = ""  # the identity of the graph
+        self._at_peak = True  # of the schedule on screen
         self._column.insertWidget(0, self._command_bar())
         self.records = RecordFiles(self, self._settings)
         self.comparing, self.batches = Comparing(self), Batches(self)
@@ -249,10 +250,9 @@ class MainWindow(BaseWindow):
         graph = self.session.exploration.graph
         if graph is None:
             return
-        if (graph.name, graph.n) != self._opened:  # not the same model, now with measured costs
-            self._opened = graph.name, graph.n
+        if (opened := identity(graph)) != self._opened:  # not the same model, now with measured costs
+            self._opened, self._at_peak = opened, True
             self.playhead.play(False)
-            self.playhead.seek(0)
         self.show_explorer()
         self._start.show_start()
         self.notice.hide()
@@ -283,13 +283,17 @@ class MainWindow(BaseWindow):
     def _on_shown(self) -> None:
         shown = self.session.exploration.shown
         if shown is not None:
+            at_peak = self._at_peak and not self.playhead.playing
             self.playhead.set_count(len(shown.schedule.steps))
+            if at_peak:
+                self.playhead.seek(shown.timeline.peak_step)
 
     def _on_step(self, step: int) -> None:
         shown = self.session.exploration.shown
         if shown is not None and step < len(shown.schedule.steps):
             op = int(shown.schedule.steps[step])
             live, peak = int(shown.timeline.live_bytes[step]), shown.timeline.peak_bytes
+            self._at_peak = step == shown.timeline.peak_step
             self._said = wording.playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak)
             self.statusBar().showMessage(self._said)
 

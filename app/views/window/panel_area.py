@@ -17,12 +17,12 @@ _NARROW = 1280  # pixels; below it the columns have their least widths
 _LEAST_WIDTHS, _WIDTHS = (222, 300), (298, 344)  # of the left and of the right column
 _LEAST_TIMELINE = 230  # pixels of height
 _LEAST_MIDDLE = (300, 180)  # pixels
-_HEIGHTS = {"layers": 430, "schedules": 330, "budget": 350, "solving": 290, "inspector": 220}
+_HEIGHTS = {"layers": 430, "schedules": 330, "budget": 350, "solving": 120, "inspector": 390}
 _COLUMNS = (("layers", "schedules"), ("budget", "solving", "inspector"))
 _LOW_COLUMNS = (("layers", "schedules"), ("budget", "solving"))  # the inspector is a tab beside solving
 _MOST_BUDGET = 0.55  # of the height
 _BORDER = 8  # pixels between two docks, as in the style sheet
-_TIMELINE_SHARE, _HIGH_TIMELINE_SHARE = 0.45, 0.6  # of the height, with one or two plots over the steps
+_TIMELINE_SHARE, _HIGH_TIMELINE_SHARE = 0.56, 0.66  # of the height, with one or two plots over the steps
 
 
 class PanelArea(QMainWindow):
@@ -190,7 +190,7 @@ class PanelArea(QMainWindow):
                 self.tabifyDockWidget(docks["solving"], docks["inspector"])
             for dock in docks.values():
                 dock.show()
-            docks["solving"].raise_()
+            docks["solving" if self._stacked else "inspector"].raise_()
         self._lay_out()  # Qt gives new docks their least sizes
         self.fit()
 

@@ -90,6 +90,15 @@ def test_a_dear_first_schedule_that_uses_the_budget_is_not_the_end() -> None:
     assert search.best_fitting() is trials.all[-1]
 
 
+def test_a_plain_step_that_fits_goes_before_a_schedule_that_recomputes_nothing() -> None:
+    plain = simulate(GRAPH, Schedule.plain(GRAPH)).peak_bytes
+    trials = MadeUp({})
+    search = searching(trials, 2 * plain)
+    trials.run(Schedule.plain(GRAPH), "a first schedule")
+    trials.all.append(TriedStep(None, StepMeasurement(plain + 1, 0), 0))
+    assert search.best_fitting() is trials.all[-1]
+
+
 def nothing_fits(trials: MadeUp, room: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what is chosen where one schedule was tried, and the least memory is none better."""
     least = solved(GRAPH, room)
