@@ -41,4 +41,5 @@ def test_what_the_curve_says_stays_where_the_pointer_rests(window, qtbot, qapp) 
     assert said.startswith("step ")
     # Qt asks for a widget's tip where the pointer has rested.
     qapp.sendEvent(port, QHelpEvent(QEvent.Type.ToolTip, middle, port.mapToGlobal(middle)))
-    assert QToolTip.text() == said
+    qtbot.wait(500)  # it goes a little later
+    assert QToolTip.isVisible() and QToolTip.text() == said
