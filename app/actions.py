@@ -198,7 +198,7 @@ ACTIONS: tuple[Action, ...] = (
         ),
         Action(
             "solve.fill",
-            "Fill the frontier",
+            "Solve other budgets",
             tip="Whether other budgets are solved while nothing is asked",
             checkable=True,
         ),
@@ -250,7 +250,7 @@ ACTIONS: tuple[Action, ...] = (
             "view.range_table",
             "Table of the selected steps…",
             "Ctrl+T",
-            tip="List what is in memory in the selected steps: bytes x time, and what less of it would cost",
+            tip="List what is in memory in the selected steps, or in all: bytes x time, and what less costs",
         ),
         Action("view.clear_range", "Select no steps", tip="Select no steps (Esc)"),
         Action(

@@ -14,6 +14,9 @@ from checkmate.ir import CostUnit, Graph, Schedule, StageMatrices
 from checkmate.machine.cost_origin import cost_text
 from checkmate.units import byte_unit, round_values
 
+_WIDEST = (
+    200  # the ratio of its ends, at most: before a bound is known, only some bytes are sure to be needed
+)
 _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the low budgets
 
 
@@ -34,7 +37,7 @@ class BudgetScale:
     @classmethod
     def between(cls, floor: int, top: int, left: float, right: float) -> BudgetScale:
         """A scale from a little under ``floor``, which every schedule needs, to a little over ``top``."""
-        high = max(2.0, 1.04 * top)
+        high, floor = max(2.0, 1.04 * top), max(floor, top // _WIDEST)
         wide = floor > 0 and top / floor > _LOG_FROM
         low = 0.82 * floor if wide else max(0.0, floor - 0.12 * (high - floor))
         return cls(max(low, 1.0 if wide else 0.0), high, left, max(right, left + 1), wide)

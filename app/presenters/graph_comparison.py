@@ -172,7 +172,7 @@ def frontier_words(sides: Sequence[Side], budget_bytes: float) -> str:
     said = [f"within {format_bytes(budget_bytes)}"]
     for letter, side in zip("AB", sides, strict=True):
         fits = [one for one in side.known if one.peak_bytes <= budget_bytes]
-        cost = f"+{max(0.0, 100 * fits[-1].overhead):.1f} %" if fits else "none known"
+        cost = f"+{max(0.0, 100 * fits[-1].overhead):.1f} %" if fits else "no schedule known"
         said.append(f"{letter} {cost}")
     return "\n".join(said)
 

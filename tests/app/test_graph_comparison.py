@@ -113,7 +113,7 @@ def test_the_frontier_is_stairs(window, exploration) -> None:
     assert within(one.known, peaks[0]) is found and within(one.known, 1) is found
     assert within(one.known, peaks[1]) is exploration.plain
     words = frontier_words((one, one), peaks[0] - 1)
-    assert words.endswith("A none known\nB none known")
+    assert words.endswith("A no schedule known\nB no schedule known")
     assert frontier_words((one, one), peaks[1]).endswith("A +0.0 %\nB +0.0 %")
 
 

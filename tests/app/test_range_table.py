@@ -56,6 +56,15 @@ def table(window, qtbot):
     return made
 
 
+def test_without_a_selection_the_table_is_of_the_whole_step(window, qtbot) -> None:
+    open_chain(window, qtbot)
+    window.commands["view.range_table"].trigger()
+    table = window.explorer.open_range()
+    steps = len(window.session.exploration.shown.schedule.steps)
+    assert table.isVisible() and window.explorer.span.chosen == (0, steps - 1)
+    assert len(table.rows) >= window.session.exploration.graph.n // 2
+
+
 def cells(table, column: int) -> list[str]:
     model = table.table.model()
     return [model.index(row, column).data() for row in range(model.rowCount())]

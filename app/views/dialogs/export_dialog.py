@@ -58,10 +58,8 @@ class ExportDialog(Dialog):
         session.device_ended.connect(self._on_ended)
 
     def _summary(self) -> str:
-        shown = self._found
-        found_by = f", found by {shown.solver}" if shown.schedule.recomputations else ""
-        peak, cost = format_bytes(shown.peak_bytes), cost_text(shown.overhead)
-        return f"Peak {peak} predicted, {cost} step cost{found_by}"
+        peak, cost = format_bytes(self._found.peak_bytes), cost_text(self._found.overhead)
+        return f"Peak {peak} predicted, {cost} step cost"
 
     def _promise(self) -> str:
         over = "If the peak is over the budget, tries a smaller schedule, a minute or two each."

@@ -137,7 +137,7 @@ class FrontierView(QWidget):
         painter.drawLine(zone.topRight(), zone.bottomRight())
         if unknown.width() > 3:
             painter.fillRect(unknown, self._theme.color("freed", 28))
-        for place, text in ((zone, "infeasible"), (unknown, "none known")):
+        for place, text in ((zone, "infeasible"), (unknown, "not known yet")):
             middle = place.center().x()
             covered = abs(middle - frame.scale.position(exploration.budget_bytes)) < 9
             if place.width() > 16 and not covered:

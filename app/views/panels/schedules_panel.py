@@ -190,7 +190,7 @@ class FillRow(QWidget):
         super().__init__()
         self._exploration, self._listing = exploration, exploration.listing
         name = "Solve other budgets in the background"
-        self.switch = called(QCheckBox("Fill the frontier"), name, _TIP)
+        self.switch = called(QCheckBox("Solve other budgets"), name, _TIP)
         self.switch.setChecked(self._listing.fill_wanted)
         self.switch.clicked.connect(self._listing.fill)
         self.sign = ElidedLabel("muted")

@@ -185,6 +185,8 @@ class Explorer(QWidget):
             self.area.want_high_timeline(wanted)
 
     def open_range(self) -> RangeDialog:
+        if self.span.chosen is None and self._session.exploration.shown is not None:
+            self.span.choose((0, self.span.count - 1))
         if self._range is None:
             self._range = RangeDialog(self._session.exploration, self.span, self.models.selection, self)
         self._range.open_table()
