@@ -71,16 +71,28 @@ def test_a_closed_panel_comes_back_by_its_command(qtbot, windows: Windows) -> No
     assert area.is_open("inspector") and entry.isChecked()
 
 
-def test_a_double_click_on_the_head_takes_a_panel_out_and_back(qtbot, windows: Windows) -> None:
-    area = windows((1590, 960)).explorer.area
-    dock = area.docks["inspector"]
-    head = dock.titleBarWidget()
-    at, place = QPoint(head.width() // 2, 6), dock.mapToGlobal(QPoint(0, 0))
+@pytest.mark.parametrize("name", ["inspector", "timeline", "graph"])
+def test_a_double_click_on_a_head_gives_a_panel_all_the_room(qtbot, windows: Windows, name: str) -> None:
+    window = windows((1590, 960))
+    area = window.explorer.area
+    before = sizes(area)
+    part = area.centralWidget() if name == "graph" else area.docks[name]
+    head = (part if name == "graph" else part.panel).head_bar
+    at = QPoint(head.width() // 3, 6)
     qtbot.mouseDClick(head, Qt.MouseButton.LeftButton, pos=at)
-    assert dock.isFloating()
-    assert (dock.pos() - place).manhattanLength() >= 40  # else nobody sees that it is out
+    settle(qtbot)
+    assert part.width() > 0.98 * area.width() and part.height() > 0.95 * area.height()
+    menu_action(window, "Select nothing, or stop solving").trigger()
+    settle(qtbot)
+    assert near(sizes(area), before) and area.centralWidget().isVisible()
     qtbot.mouseDClick(head, Qt.MouseButton.LeftButton, pos=at)
-    assert not dock.isFloating()
+    qtbot.mouseDClick(head, Qt.MouseButton.LeftButton, pos=at)
+    settle(qtbot)
+    assert near(sizes(area), before)
+    qtbot.mouseDClick(head, Qt.MouseButton.LeftButton, pos=at)
+    menu_action(window, "Layers panel").trigger()  # it was open, and is asked to close
+    settle(qtbot)
+    assert not area.is_open("layers") and area.is_open("schedules") and area.centralWidget().isVisible()
 
 
 def test_all_panels_go_back_to_where_they_were(qtbot, windows: Windows) -> None:
@@ -109,7 +121,7 @@ def test_every_panel_is_whole_in_a_window_of_any_size(qtbot, windows: Windows, s
     for name, rect in seen.items():
         assert area.rect().contains(rect), name
         assert not any(rect.intersects(other) for also, other in seen.items() if also != name), name
-    assert stacked(area) == (size[1] > 900) == ("inspector" in seen)
+    assert stacked(area) == (size[1] > 900) == ("solving" in seen) and "inspector" in seen
 
 
 def stacked(area: PanelArea) -> bool:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPoint, QSize, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.views.common.texts import SteadyLabel
@@ -43,6 +43,8 @@ class Panel(QFrame):
 
 
 class _Head(QFrame):
+    double_clicked = Signal()
+
     def __init__(self, note: QWidget) -> None:
         super().__init__()
         self._note, self.wanted = note, True
@@ -58,17 +60,19 @@ class _Head(QFrame):
         self.fit_note()
         super().resizeEvent(event)
 
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self.double_clicked.emit()
+
 
 _OPEN, _FOLDED = "▾", "▸"
-_ASIDE = 40  # pixels
 _FRAME = 2  # pixels around an area that scrolls, for the mark of the focus (app/theme.py)
 _DOCK_GAP = 8  # pixels below a head that is alone; Qt leaves none there
 _NO_LIMIT = (1 << 24) - 1  # Qt's own greatest height
 
 
 class PanelDock(QDockWidget):
-    """A dock whose title bar is its panel's head. It is dragged by the head; a double click takes it out of
-    the window, and back. ``name`` is its name in saved arrangements. A panel that ``scrolls`` keeps its least
+    """A dock whose title bar is its panel's head, and which is dragged by that, out of the window too.
+    ``name`` is its name in saved arrangements. A panel that ``scrolls`` keeps its least
     height in a dock that is lower. Signals: ``folding``: it will be folded or opened; ``fold_changed``: it
     has been."""
 
@@ -125,17 +129,6 @@ class PanelDock(QDockWidget):
         self._head.style().polish(self._head)
         self._say()
         self.fold_changed.emit()
-
-    def event(self, event: QEvent) -> bool:
-        before, was_out = self.mapToGlobal(QPoint(0, 0)), self.isFloating()
-        done = super().event(event)
-        taken_out = event.type() == QEvent.Type.MouseButtonDblClick and self.isFloating() and not was_out
-        if taken_out and (self.pos() - before).manhattanLength() < _ASIDE:
-            room = self.screen().availableGeometry()
-            left = before.x() - _ASIDE if before.x() - _ASIDE >= room.left() else before.x() + _ASIDE
-            lowest = max(room.top(), room.bottom() - self.height())
-            self.move(left, min(before.y() + _ASIDE, lowest))
-        return done
 
     def set_least_width(self, pixels: int) -> None:
         for part in (self, self._content, self.panel):

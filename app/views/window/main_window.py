@@ -137,8 +137,13 @@ class MainWindow(BaseWindow):
         }
 
     def _select_nothing(self) -> None:
-        """Leave the tour, else deselect the steps, else the op, else stop the solve."""
+        """Leave the tour, else share the room of an enlarged panel, else deselect the steps, else the op,
+        else stop the solve.
+        """
         if self.tour.leave():
+            return
+        if self._explorer is not None and self._explorer.area.enlarged:
+            self._explorer.area.share_room()
             return
         span = None if self.session.exploration.graph is None else self.explorer.span
         if span is not None and span.chosen is not None:

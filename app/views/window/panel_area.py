@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from PySide6.QtCore import QByteArray, QEvent, QSettings, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMainWindow, QTabWidget, QWidget
 
-from app.views.common.panel import PanelDock
+from app.views.common.panel import Panel, PanelDock
 
 _VERSION = 1  # of saved arrangements; an older one is not used
 _STACKED_FROM = 700  # pixels of height that budget, solving and inspector need above each other
@@ -19,7 +20,7 @@ _LEAST_TIMELINE = 230  # pixels of height
 _LEAST_MIDDLE = (300, 180)  # pixels
 _HEIGHTS = {"layers": 430, "schedules": 330, "budget": 350, "solving": 120, "inspector": 390}
 _COLUMNS = (("layers", "schedules"), ("budget", "solving", "inspector"))
-_LOW_COLUMNS = (("layers", "schedules"), ("budget", "solving"))  # the inspector is a tab beside solving
+_LOW_COLUMNS = (("layers", "schedules"), ("budget", "inspector"))  # solving is a tab beside the inspector
 _MOST_BUDGET = 0.55  # of the height
 _BORDER = 8  # pixels between two docks, as in the style sheet
 _TIMELINE_SHARE, _HIGH_TIMELINE_SHARE = 0.56, 0.66  # of the height, with one or two plots over the steps
@@ -27,20 +28,19 @@ _TIMELINE_SHARE, _HIGH_TIMELINE_SHARE = 0.56, 0.66  # of the height, with one or
 
 class PanelArea(QMainWindow):
     """The graph in the middle, and the docks around it. Until they are moved by hand, they are arranged for
-    the height that there is. An arrangement can be kept in settings. Signals: ``changed``: a panel was
-    closed, opened or moved."""
+    the height that there is. An arrangement can be kept in settings. A double click on a panel's head gives
+    it all the room, and takes that back. Signals: ``changed``: a panel was closed, opened or moved."""
 
     changed = Signal()
 
-    def __init__(
-        self, middle: QWidget, docks: Mapping[str, PanelDock], parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, middle: Panel, docks: Mapping[str, PanelDock], parent: QWidget | None = None) -> None:
         """Put docks named layers, schedules, timeline, budget, solving and inspector around ``middle``."""
         super().__init__(parent)
         self.setWindowFlags(Qt.WindowType.Widget)
         self.docks = dict(docks)
         self._own, self._moving, self._stacked = False, False, True
-        self._timeline_share = _TIMELINE_SHARE
+        self._middle, self._timeline_share = middle, _TIMELINE_SHARE
+        self._before: QByteArray | None = None  # the arrangement, while one panel has all the room
         self._sizes: list[tuple[PanelDock, int, int]] = []
         self._pressed: list[tuple[int, int]] = []  # the docks' sizes when the mouse button went down
         middle.setMinimumSize(*_LEAST_MIDDLE)
@@ -64,11 +64,48 @@ class PanelArea(QMainWindow):
             dock.dockLocationChanged.connect(self._on_moved)
             dock.folding.connect(self._on_folding)
             dock.fold_changed.connect(self._on_folded)
+            dock.panel.head_bar.double_clicked.connect(partial(self._on_head, dock))
+        middle.head_bar.double_clicked.connect(partial(self._on_head, middle))
+
+    @property
+    def enlarged(self) -> bool:
+        """Whether one panel has all the room."""
+        return self._before is not None
+
+    def enlarge(self, part: QWidget) -> None:
+        """Give all the room to the middle or a dock."""
+        if isinstance(part, PanelDock):
+            part.fold(False)
+        self._before = self.saveState(_VERSION)
+        with self._by_itself():
+            for dock in self.docks.values():
+                if dock is not part and not dock.isFloating():
+                    dock.hide()
+            self._middle.setVisible(part is self._middle)
+        self._lay_out()
+
+    def share_room(self) -> None:
+        """Put all panels back where they were before one of them had all the room."""
+        if self._before is not None:
+            before, self._before = self._before, None
+            self._middle.show()
+            with self._by_itself():
+                self.restoreState(before, _VERSION)
+            self.fit()
+
+    def _on_head(self, part: QWidget) -> None:
+        if isinstance(part, PanelDock) and part.isFloating():
+            part.setFloating(False)
+        elif self.enlarged:
+            self.share_room()
+        else:
+            self.enlarge(part)
 
     def is_open(self, name: str) -> bool:
         return not self.docks[name].isHidden()
 
     def toggle(self, name: str) -> None:
+        self.share_room()
         dock = self.docks[name]
         dock.setVisible(dock.isHidden())
         if not dock.isHidden():
@@ -78,6 +115,8 @@ class PanelArea(QMainWindow):
 
     def show_panel(self, name: str) -> None:
         dock = self.docks[name]
+        if dock.isHidden():
+            self.share_room()
         dock.fold(False)
         if dock.isHidden():
             self.toggle(name)
@@ -96,6 +135,7 @@ class PanelArea(QMainWindow):
         self.fit()
 
     def reset(self) -> None:
+        self.share_room()
         self._own = False
         for dock in self.docks.values():
             dock.fold(False)
@@ -105,7 +145,7 @@ class PanelArea(QMainWindow):
     def keep(self, settings: QSettings) -> None:
         settings.setValue("panels/own", self._own)
         settings.setValue("panels/folded", [name for name, dock in self.docks.items() if dock.folded])
-        settings.setValue("panels/state", self.saveState(_VERSION))
+        settings.setValue("panels/state", self._before or self.saveState(_VERSION))
 
     def restore(self, settings: QSettings) -> None:
         """Read the arrangement; without a sound one, nothing changes."""
@@ -121,7 +161,7 @@ class PanelArea(QMainWindow):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        if not self._own and self._stacked != (self.height() >= _STACKED_FROM):
+        if not self._own and not self.enlarged and self._stacked != (self.height() >= _STACKED_FROM):
             self._arrange()
         self.fit()
 
@@ -183,14 +223,15 @@ class PanelArea(QMainWindow):
             for name, area in (("layers", _LEFT), ("timeline", _BOTTOM), ("budget", _RIGHT)):
                 self.addDockWidget(area, docks[name])
             self.splitDockWidget(docks["layers"], docks["schedules"], Qt.Orientation.Vertical)
-            self.splitDockWidget(docks["budget"], docks["solving"], Qt.Orientation.Vertical)
+            front, other = ("solving", "inspector") if self._stacked else ("inspector", "solving")
+            self.splitDockWidget(docks["budget"], docks[front], Qt.Orientation.Vertical)
             if self._stacked:
-                self.splitDockWidget(docks["solving"], docks["inspector"], Qt.Orientation.Vertical)
+                self.splitDockWidget(docks[front], docks[other], Qt.Orientation.Vertical)
             else:
-                self.tabifyDockWidget(docks["solving"], docks["inspector"])
+                self.tabifyDockWidget(docks[front], docks[other])
             for dock in docks.values():
                 dock.show()
-            docks["solving" if self._stacked else "inspector"].raise_()
+            docks[front].raise_()
         self._lay_out()  # Qt gives new docks their least sizes
         self.fit()
 
@@ -215,7 +256,7 @@ class PanelArea(QMainWindow):
             budget.setMinimumHeight(min(budget.needed_height, round(_MOST_BUDGET * self.height())))
 
     def fit(self) -> None:
-        if self._own:
+        if self._own or self.enlarged:
             return
         self._hold_budget()
         docks, across, down = self.docks, Qt.Orientation.Horizontal, Qt.Orientation.Vertical
