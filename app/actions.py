@@ -169,7 +169,7 @@ ACTIONS: tuple[Action, ...] = (
             "edit.none",
             "Select nothing, or stop solving",
             "Esc",
-            tip="Leave the tour; select no steps; then no op; then stop solving",
+            tip="Leave the tour; share a panel's room; select no steps; then no op; then stop solving",
         ),
         Action("schedule.pin", "Pin this schedule", "Ctrl+D", tip="Pin or unpin it", line_above=True),
         Action("schedule.rename", "Rename this schedule", "F2"),

@@ -19,6 +19,7 @@ from checkmate.ir import CostUnit, Graph, Schedule, Timeline
 from checkmate.memory.hotspot import LiveBuffer, Moment, Reason
 from checkmate.memory.simulate import simulate
 
+_NOTABLE = 0.002  # of the peak: what lowers it by less is no help
 _CHAIN = 12  # the most ops that are computed again for one value
 _BUSY = (Reason.READ_NOW, Reason.WRITTEN_NOW)
 
@@ -72,8 +73,8 @@ def find_suggestions(
 
 
 def rank_suggestions(found: Sequence[Suggestion], peak_bytes: int) -> list[Suggestion]:
-    """Return what lowers the peak, which is ``peak_bytes`` now: first recomputations, by cost per byte that
-    it falls by; then what is kept elsewhere; then smaller batches.
+    """Return what lowers the peak notably, which is ``peak_bytes`` now: first recomputations, by cost per
+    byte that it falls by; then what is kept elsewhere; then smaller batches.
     """
 
     def key(suggestion: Suggestion) -> tuple[int, float, float]:
@@ -84,7 +85,8 @@ def rank_suggestions(found: Sequence[Suggestion], peak_bytes: int) -> list[Sugge
             return 1, -saved, suggestion.bytes_per_second or 0.0
         return 2, -float(suggestion.batch_size or 0), -saved
 
-    return sorted((suggestion for suggestion in found if suggestion.peak_bytes < peak_bytes), key=key)
+    most = (1 - _NOTABLE) * peak_bytes
+    return sorted((suggestion for suggestion in found if suggestion.peak_bytes < most), key=key)
 
 
 def recomputed(
