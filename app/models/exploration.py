@@ -86,6 +86,7 @@ class Exploration(QObject):
         self._proved: tuple[ProvedUnder, ...] = ()  # as the file said
         self._waiting: Waiting = {}  # schedules of the file, by constraints
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
+        self._missed: dict[bytes, int] = {}  # of all ``_what_ifs``
         self._waits = False  # for what is prepared to be drawn
         self._drawing = Background(self, poll_ms=_POLL_MS)
         self._drawing.done.connect(self._on_prepared)
@@ -122,6 +123,11 @@ class Exploration(QObject):
         return [] if self.what_if is None else self.what_if.known
 
     @property
+    def offered(self) -> list[ListedSchedule]:
+        """Those of ``known`` that no export has found over their budget."""
+        return [] if self.what_if is None else self.what_if.offered
+
+    @property
     def plain(self) -> ListedSchedule | None:
         return None if self.what_if is None else self.what_if.plain
 
@@ -132,7 +138,7 @@ class Exploration(QObject):
         self.graph = graph
         self.unconstrained = self.what_if = what_if or WhatIf(graph, Constraints())
         self._what_ifs = {Constraints(): self.what_if}
-        self._proved, self._measured, self._waiting = (), {}, {}
+        self._proved, self._measured, self._waiting, self._missed = (), {}, {}, self.what_if.missed
         self.shown, self._chosen = self.what_if.plain, False
         self.solve = None
         self.budget_bytes, self.aim = self.shown.peak_bytes, None
@@ -197,6 +203,7 @@ class Exploration(QObject):
         assert self.graph is not None
         if constraints not in self._what_ifs:
             what_if = self._what_ifs[constraints] = WhatIf(self.graph, constraints)
+            what_if.missed = self._missed
             for proved in self._proved:
                 proved.tell(what_if)
             for result in self._waiting.get(constraints, ()):
@@ -346,7 +353,7 @@ class Exploration(QObject):
     def _due(self) -> ListedSchedule | None:
         if self._chosen or self.what_if is None:
             return self.shown
-        return self.what_if.best_for(self.budget_bytes) or self.what_if.known[0]
+        return self.what_if.best_to_show(self.budget_bytes) or self.what_if.known[0]
 
     def show_now(self) -> None:
         if self._waits:
@@ -361,10 +368,21 @@ class Exploration(QObject):
     def measured_shown(self) -> MeasuredSchedule | None:
         return None if self.shown is None else self._measured.get(self.shown.key)
 
-    def take_measured(self, measured: MeasuredSchedule, result: SolveResult) -> None:
-        """Show ``result``'s schedule, which need not have been known, with what was measured of it."""
+    def take_measured(
+        self,
+        measured: MeasuredSchedule,
+        result: SolveResult,
+        asked: ListedSchedule | None = None,
+        budget_bytes: int = 0,
+    ) -> None:
+        """Show ``result``'s schedule, which need not have been known, with what was measured of it. Where it
+        takes the place of the one that was ``asked`` for, that was over the budget.
+        """
         assert self.what_if is not None
         schedule = result.require_schedule()
+        if asked is not None and asked.key != steps_key(schedule.steps):
+            self._missed[asked.key] = budget_bytes
+            self.known_changed.emit()
         self._measured[steps_key(measured.steps)] = measured
         if self.shown is None or self.shown.key != steps_key(schedule.steps):
             self.add(schedule.steps, **facts_of(result))

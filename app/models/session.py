@@ -100,7 +100,7 @@ class Session(QObject):
         self._reporting.done.connect(lambda path: self.noticed.emit(f"Saved {path}."))
         self._reporting.failed.connect(self.failed)
         self._working = False  # the device process, on a job
-        self._exporting: Graph | None = None
+        self._exporting: ListedSchedule | None = None
         self._source = _Source.FILE
         self.file: Path | None = None  # where the graph is; None if it is in no file
 
@@ -299,7 +299,7 @@ class Session(QObject):
         graph = found.graph
         body = pack_solved(graph, found.result())
         self.solving.hold()
-        self._exporting = graph
+        self._exporting = found
         constraints = found.constrained.constraints
         kept = None if constraints.is_empty else constraints
         self._working = True
@@ -307,14 +307,14 @@ class Session(QObject):
 
     def _on_exported(self, report: Mapping[str, Any], body: bytes) -> None:
         """Show the exported schedule with its measurement, unless another graph was opened since."""
-        graph, self._exporting = self._exporting, None
+        asked, self._exporting = self._exporting, None
         live = report.get("measured_live_bytes") or []
-        if graph is not None and graph is self.exploration.graph and live:
-            written = _written(graph, json.loads(body))
+        if asked is not None and asked.graph is self.exploration.graph and live:
+            written = _written(asked.graph, json.loads(body))
             steps = tuple(written.require_schedule().steps.tolist())
             peak, seconds = report["peak_bytes"]["measured"], report["seconds"]["measured"]
             measured = MeasuredSchedule(steps, tuple(live), int(peak), float(seconds), str(report["device"]))
-            self.exploration.take_measured(measured, written)
+            self.exploration.take_measured(measured, written, asked, int(report["budget_bytes"]))
         self.exported.emit(report)
 
     def cancel_device(self) -> None:

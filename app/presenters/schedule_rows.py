@@ -96,7 +96,10 @@ def grouped(
     seen |= {row.found.key for row in baselines}
     known = {one.key: one for one in (*what_if.known, *also) if one.key not in seen}
     frontier = sorted(known.values(), key=lambda one: -one.peak_bytes)
-    rows = [_row(RowGroup.FRONTIER, one, schedule_name(one, plain.peak_bytes)) for one in frontier]
+    rows = [
+        _row(RowGroup.FRONTIER, one, schedule_name(one, plain.peak_bytes), _missed(one, what_if))
+        for one in frontier
+    ]
     return {
         RowGroup.MINE: mine,
         RowGroup.BASELINES: baselines,
@@ -124,7 +127,7 @@ def _own_row(own: OwnSchedule, what_if: WhatIf) -> ScheduleRow:
     said = [plain_name] if own.name else []
     if found.constrained.constraints != what_if.constraints:
         said.append(_constraints_words(found))
-    said.append(own.note or proof_text(found))
+    said.append(own.note or _missed(found, what_if) or proof_text(found))
     return _row(RowGroup.MINE, found, name, " · ".join(said), own)
 
 
@@ -145,6 +148,10 @@ def _method(found: ListedSchedule, plain: ListedSchedule) -> str:
     if found.solver not in _METHODS:
         return ""
     return f"{_METHODS[found.solver][0]}, {share_text(found.budget_bytes / max(1, plain.peak_bytes))}"
+
+
+def _missed(found: ListedSchedule, what_if: WhatIf) -> str:
+    return "over its budget when it was exported" if found.key in what_if.missed else ""
 
 
 def _constraints_words(found: ListedSchedule) -> str:

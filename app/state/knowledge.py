@@ -170,7 +170,7 @@ class ListedSchedule:
 
 class WhatIf:
     """A constrained graph, and the frontier known of it; ``baselines``: published methods, others may beat
-    them.
+    them. ``missed``: by key of a schedule, the budget in bytes that an export found it over.
     """
 
     def __init__(self, graph: Graph, constraints: Constraints) -> None:
@@ -179,6 +179,7 @@ class WhatIf:
         self.frontier = Frontier(self.limited)
         self.needed_bytes = 0  # a bound on every peak, from the solver
         self.baselines: list[ListedSchedule] = []
+        self.missed: dict[bytes, int] = {}
         self._points: tuple[FrontierPoint, ...] = ()
         self._known: list[ListedSchedule] = []
         plain = self.frontier.add(np.arange(graph.n).tolist(), solver="keep everything")
@@ -302,9 +303,19 @@ class WhatIf:
         fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
         return fitting[-1] if fitting else None
 
+    @property
+    def offered(self) -> list[ListedSchedule]:
+        return [found for found in self.known if found.key not in self.missed]
+
+    def best_to_show(self, budget_bytes: int) -> ListedSchedule | None:
+        """Return ``best_for`` the budget; where an export found that over it, the next that fits."""
+        fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
+        kept = (found for found in reversed(fitting) if budget_bytes > self.missed.get(found.key, -1))
+        return next(kept, None) or self.best_for(budget_bytes)
+
     def better_than(self, shown: ListedSchedule, budget_bytes: int) -> ListedSchedule | None:
         """Return a known schedule that fits the budget and is clearly better, or None."""
-        best = self.best_for(budget_bytes)
+        best = self.best_to_show(budget_bytes)
         if best is None or shown.peak_bytes > budget_bytes:
             return None
         cheaper = self.is_cheaper_known(shown, budget_bytes)
@@ -312,7 +323,7 @@ class WhatIf:
         return best if cheaper or smaller else None
 
     def is_cheaper_known(self, shown: ListedSchedule, budget_bytes: int) -> bool:
-        best = self.best_for(budget_bytes)
+        best = self.best_to_show(budget_bytes)
         return best is not None and best.cost < shown.cost * (1 - _NOTABLY)
 
     def known_cost(self, budget_bytes: int) -> tuple[float | None, float]:

@@ -12,6 +12,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit
 
 from app.presenters.export_result import default_budget, result_text
+from app.presenters.schedule_rows import grouped
+from app.state.solve import BudgetStanding
 from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
@@ -217,6 +219,27 @@ def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> Non
     again = export_dialog(qtbot, session)
     button(again, "Export and verify").click()
     assert sent[-1].budget.bytes_ == max(exploration.budget_bytes, exploration.shown.peak_bytes)
+
+
+def test_what_an_export_found_over_its_budget_is_marked_and_not_recommended(exporting, qtbot, window) -> None:
+    session, _, answer = exporting
+    exploration = session.exploration
+    for share in (0.75, 0.6):
+        found = solve(exploration.graph, int(share * exploration.plain.peak_bytes), solver="greedy")
+        exploration.add(found.schedule.steps, budget_bytes=found.budget_bytes, solver="greedy", seconds=0.0)
+    small, asked = exploration.known[0], exploration.known[1]
+    exploration.set_budget(asked.peak_bytes)
+    assert exploration.shown is asked
+    dialog = export_dialog(qtbot, session)
+    button(dialog, "Export and verify").click()
+    answer(small.result(), a_report(len(small.schedule.steps), budget_bytes=asked.peak_bytes))
+    assert exploration.shown.key == small.key  # what was written
+    rows = {row.found.key: row for group in grouped(exploration.what_if, []).values() for row in group}
+    assert rows[asked.key].detail == "over its budget when it was exported" != rows[small.key].detail
+    assert exploration.better is None and exploration.standing.fit is BudgetStanding.BEST
+    assert asked not in exploration.offered and small in exploration.offered
+    exploration.set_budget(asked.peak_bytes + 1)  # with more, it may keep it
+    assert exploration.shown is asked
 
 
 def test_a_graph_for_xla_says_so_and_is_exported_for_a_share(exporting, qtbot, window) -> None:

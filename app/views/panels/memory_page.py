@@ -98,7 +98,7 @@ class MemoryPage(QWidget):
 
     def _rows_of(self, shown: ListedSchedule) -> list[HotspotRow]:
         if self.view is View.HELPS:
-            rows = help_rows(shown.graph, shown, self._exploration.known, self._hotspot.remedies)
+            rows = help_rows(shown.graph, shown, self._exploration.offered, self._hotspot.remedies)
             if self._hotspot.busy:
                 return [*rows, HotspotRow("Working out what else might help…", "")]
             return rows or [HotspotRow("Nothing that is held here alone sets the peak.", "")]
