@@ -45,13 +45,17 @@ class Orphan:
 
     @property
     def words(self) -> str:
-        at = time.localtime(self.saved_at)
-        today = at[:3] == time.localtime()[:3]
-        return time.strftime("%H:%M" if today else "%d %B, %H:%M", at)
+        return _when(self.saved_at)
 
     @property
     def restores_itself(self) -> bool:
         return self.tries < _MOST_TRIES
+
+
+def _when(seconds: float) -> str:
+    at = time.localtime(seconds)
+    today = at[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M", at) if today else time.strftime("%d %B, %H:%M", at).lstrip("0")
 
 
 class Recovery(QObject):
@@ -201,6 +205,10 @@ class Explored:
     path: Path
     name: str
     closed_at: float
+
+    @property
+    def words(self) -> str:
+        return _when(self.closed_at)
 
 
 class Recent:

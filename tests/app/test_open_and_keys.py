@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent
@@ -130,7 +132,9 @@ def test_the_file_menu_lists_what_was_explored(qtbot, tmp_path) -> None:
     saved.write_bytes(b"")
     recent.keep(saved, "net, batch 4")
     listed.aboutToShow.emit()
-    assert [entry.text() for entry in listed.actions()] == ["net, batch 4"]
+    (text,) = [entry.text() for entry in listed.actions()]
+    name, when = text.split("\t")
+    assert name == "net, batch 4" and re.fullmatch(r"\d\d:\d\d", when)
 
 
 def rows(dialog: KeysDialog) -> list[tuple[str, str]]:

@@ -72,7 +72,7 @@ def _recent_menu(window: BaseWindow, records: RecentRecords) -> QMenu:
     def fill() -> None:
         menu.clear()
         for explored in window.recent_entries():
-            menu.addAction(explored.name, partial(window.open, str(explored.path)))
+            menu.addAction(f"{explored.name}\t{explored.words}", partial(window.open, str(explored.path)))
         read = records.paths()
         if read and not menu.isEmpty():
             menu.addSeparator()

@@ -126,9 +126,8 @@ class StartPage(QScrollArea):
             if row is not None:
                 row.deleteLater()
         for explored in recent:
-            at = time.strftime("%d %B, %H:%M", time.localtime(explored.closed_at)).lstrip("0")
             words = ElidedLabel("muted")
-            words.set_whole(at)
+            words.set_whole(explored.words)
             line, link = QWidget(), self._link(explored.name, str(explored.path))
             layout = in_row(link, gap=10, edges=NO_EDGES)
             layout.addWidget(words, 1, Qt.AlignmentFlag.AlignVCenter)
