@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QLineF, QObject, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from PySide6.QtWidgets import QApplication
 
+from app.presenters.hotspot_rows import View
 from app.views.common.paint_turns import _on_screen
 from app.views.common.texts import SteadyLabel
 from app.views.graph.kept_parts import KeptParts, PartPlace
@@ -115,6 +116,7 @@ def test_the_window_is_not_laid_out_anew_for_figures_alone(window, qtbot) -> Non
     open_chain(window, qtbot, layers=30)
     qtbot.wait(100)
     seen, model = Seen(), window.explorer.inspector.memory._model
+    window.explorer.inspector.memory.show_view(View.VALUES)
     window.playhead.seek(11)
     qtbot.wait(50)
     resets = []
