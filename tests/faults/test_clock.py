@@ -25,7 +25,6 @@ ROOT = Path(checkmate.__file__).parents[1]
 WALL = {
     "checkmate/machine/plan_store.py": {"time.time"},
     "app/models/recovery.py": {"time.time_ns", "time.localtime"},
-    "app/views/window/start_page.py": {"time.localtime"},
 }
 
 
