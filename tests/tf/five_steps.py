@@ -155,6 +155,7 @@ def compare(name: str) -> dict[str, Any]:
         None
     )  # the scheduled step is what is compared, also where the plain one fits
     Trials.run_plain = lambda self, what: None
+    Trials.time_plain = lambda self: None
     request = Noting(Budget(bytes_=2**30), Recomputing("auto", SolveOptions()), quiet=True)
     replace_training(scheduled, request)
     expected = plain.fit(data, verbose=0).history
