@@ -143,9 +143,9 @@ class Recovery(QObject):
             self._quiet.stop()
             self._save()
             self._writer.close(_LAST_S)
-        kept_as, self._in_file = self._in_file, ""
-        if kept_as and self._recent is not None and self._path is not None and self._path.is_file():
-            self._recent.keep(self._path, kept_as)
+        name, self._in_file = self._in_file, ""
+        if name and self._recent is not None and self._path is not None and self._path.is_file():
+            self._recent.keep(self._path, name)
 
     def _begin(self, path: Path) -> None:
         if self._lock is not None:

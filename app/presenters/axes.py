@@ -14,9 +14,7 @@ from checkmate.ir import CostUnit, Graph, Schedule, StageMatrices
 from checkmate.machine.cost_origin import cost_text
 from checkmate.units import byte_unit, round_values
 
-_WIDEST = (
-    200  # the ratio of its ends, at most: before a bound is known, only some bytes are sure to be needed
-)
+_WIDEST = 200  # the ratio of its ends, at most: before a bound is known, few bytes are sure to be needed
 _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the low budgets
 
 

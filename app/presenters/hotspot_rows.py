@@ -123,7 +123,7 @@ def _known_row(shown: ListedSchedule, found: ListedSchedule) -> HotspotRow:
     more = 100 * (found.overhead - shown.overhead)
     less = f"−{format_bytes(shown.peak_bytes - found.peak_bytes)}"
     return HotspotRow(
-        f"Schedule at {format_bytes(found.peak_bytes)}", less, f"{more:+.1f} % time{CLICK}", found=found
+        f"Schedule at {format_bytes(found.peak_bytes)}", less, f"{more:+.1f} % cost{CLICK}", found=found
     )
 
 

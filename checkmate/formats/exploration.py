@@ -73,7 +73,9 @@ class SavedExploration:
     under: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     def of(self, graph: Graph) -> SavedExploration:
-        """Return this of ``graph``, the same with other costs, for which no bound holds."""
+        """Return this exploration with ``graph``, which has the same ops, in place of its own. Where costs
+        differ, bounds are left out: they hold for the costs that they were proved for.
+        """
         costs, before = ([op.cost for op in each.ops] for each in (graph, self.graph))
         if costs == before:
             return replace(self, graph=graph)

@@ -232,6 +232,6 @@ def test_known_smaller_schedules_come_first_and_a_click_shows_them(window, qtbot
     assert exploration.add(best.steps, budget_bytes=budget, solver="by hand", seconds=0.0)
     exploration.show(exploration.plain)
     row = inspector.memory.rows[0]
-    assert row.found is exploration.known[0] and "time" in row.detail
+    assert row.found is exploration.known[0] and "cost" in row.detail
     inspector.memory._list.clicked.emit(inspector.memory._list.model().index(0, 0))
     assert exploration.shown is row.found and exploration.budget_bytes == best.peak_bytes

@@ -106,7 +106,7 @@ class ExecutorStep(TfStep, MeteredStep):
         if found.expected_bytes >= fitted.expected_bytes:
             return fitted
         shown, less = format_bytes(fitted.expected_bytes), format_bytes(found.expected_bytes)
-        note = f"ops run one after another, which takes longer: side by side they showed {shown}, not {less}"
+        note = f"ops run one after another, because side by side they showed {shown}, not {less}"
         return replace(found, notes=(*found.notes, note))
 
     def _measured(self, folded: FoldedStep, result: SolveResult, what: str, within: int | None) -> Measured:
