@@ -35,6 +35,7 @@ class KeptTrial:
     what the allocator held at most; ``least_bytes``: the lowest of the runs' peaks. ``held_bytes`` of them
     were not the step's own. ``source``: how the peak is known. ``constant_bytes``: what the step's function
     goes on holding between its runs. ``seconds``: of a run, and ``op_seconds`` of its ops; 0: not known.
+    ``in_turn``: its ops ran one after another.
     """
 
     steps: tuple[int, ...] | None
@@ -45,6 +46,7 @@ class KeptTrial:
     constant_bytes: int = 0
     seconds: float = 0.0
     op_seconds: float = 0.0
+    in_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,7 @@ class KeptPlan:
     ISO, UTC. ``measured``: the peak was read off a meter; else it was predicted. ``tried`` is all that was
     measured of the step. ``seconds`` and ``scratch`` (bytes) are those of its ops, if they are known.
     ``rooms``: bytes for the step alone that a plan was sought for, to the end. ``made_with``: versions,
-    device and settings. ``in_turn``: ops run one after another. ``as_written``: the plain step with
-    recomputation of its own, where it was measured.
+    device and settings. ``as_written``: the plain step with recomputation of its own, where it was measured.
     """
 
     steps: tuple[int, ...] | None

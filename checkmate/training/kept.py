@@ -111,7 +111,12 @@ class PlanMemory:
         """Remember that the ops of ``plan`` run one after another from now on."""
         key = plan.layout.key
         if key in self._facts:
-            self._facts[key] = dataclasses.replace(self._facts[key], in_turn=True)
+            facts = self._facts[key]
+            tried = tuple(
+                dataclasses.replace(each, in_turn=each.in_turn or each.steps == plan.steps)
+                for each in facts.tried
+            )
+            self._facts[key] = dataclasses.replace(facts, in_turn=True, tried=tried)
         if key in self._kept:
             self.keep(dataclasses.replace(plan, name=self._kept[key]), limit)
 
@@ -212,7 +217,7 @@ def _with_plan(facts: KeptPlan, plan: StepPlan, limit: Limit) -> KeptPlan:
         over_bytes=plan.over_bytes,
         sentence=plan.sentence.partition(WHENCE)[0],  # each run says for itself where it has the plan from
         measured=plan.measured,
-        in_turn=plan.step is not None and plan.step.folded.in_turn,
+        in_turn=plan.in_turn,
         made_with={} if plan.step is None else made_with(plan.step),
     )
 

@@ -44,9 +44,7 @@ def recall(trials: Trials, kept: KeptPlan) -> None:
     """Let ``trials`` know what ``kept`` tells of its step, with peaks beside what others hold now."""
     graph, shift = trials.step.graph, shift_of(kept, trials)
     tried = [_tried(each, graph, shift) for each in _with_plan(kept)]
-    trials.recall(tried, _learned_graph(kept, graph), kept.rate or None)
-    if kept.in_turn:
-        trials.step = trials.step.in_turn
+    trials.recall(tried, _learned_graph(kept, graph), kept.rate or None, in_turn=kept.in_turn)
     trials.as_written = None if kept.as_written is None else _tried(kept.as_written, graph, shift)
 
 
@@ -63,7 +61,7 @@ def _tried(kept: KeptTrial, graph: Graph, shift: int) -> TriedStep:
         seconds=kept.seconds,
         op_seconds=kept.op_seconds,
     )
-    return TriedStep(schedule, found, held)
+    return TriedStep(schedule, found, held, kept.in_turn)
 
 
 def known_limit(kept: KeptPlan, request: PlanRequest, trials: Trials) -> Limit | None:
@@ -88,7 +86,7 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
     trials = search.trials
     if plan.schedule is None or not trials.metered:
         return plan
-    most = search.allowed
+    most, trials.in_turn = search.allowed, plan.in_turn
     if plan.over_bytes:  # it was the closest
         most = max(most, plan.peak_bytes + int(_ALIKE * search.allowed))
     for _ in range(_RUNS):
@@ -146,7 +144,7 @@ def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
         seconds=tuple(float(f"{op.cost:.{_DIGITS}g}") for op in trials.graph.ops) if known else (),
         scratch=tuple(op.workspace_bytes for op in trials.graph.ops) if known else (),
         rooms=tuple(rooms),
-        in_turn=trials.step.folded.in_turn,
+        in_turn=trials.in_turn,
         as_written=None if trials.as_written is None else _kept_trial(trials.as_written),
     )
 
@@ -172,7 +170,8 @@ def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     alike = not shift_of(kept, trials) and search.allowed == kept.limit_bytes
     if not (kept_well and alike and kept.sentence):
         return None
-    tried = next((each for each in trials.all if each.steps == kept.steps), None)
+    same = (each for each in trials.all if each.steps == kept.steps and each.in_turn == kept.in_turn)
+    tried = next(same, None)
     if tried is None or tried.peak_bytes > max(kept.peak_bytes, kept.limit_bytes):
         return None
     how = "measured" if kept.measured else "predicted"
@@ -232,7 +231,8 @@ def _with_plan(kept: KeptPlan) -> tuple[KeptTrial, ...]:
     if not kept.sentence or any(each.steps == kept.steps for each in kept.tried):
         return kept.tried
     source = PeakSource.HERE if kept.measured else PeakSource.PREDICTED
-    plan = KeptTrial(kept.steps, kept.peak_bytes, kept.peak_bytes, kept.held_bytes, source.value)
+    peak, in_turn = kept.peak_bytes, kept.in_turn
+    plan = KeptTrial(kept.steps, peak, peak, kept.held_bytes, source.value, in_turn=in_turn)
     return (*kept.tried, plan)
 
 
@@ -263,6 +263,7 @@ def _kept_trial(tried: TriedStep) -> KeptTrial:
         constant_bytes=tried.found.constant_bytes,
         seconds=tried.found.seconds,
         op_seconds=tried.found.op_seconds,
+        in_turn=tried.in_turn,
     )
 
 

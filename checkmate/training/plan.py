@@ -76,6 +76,11 @@ class StepPlan:
         return self.step is None or self.schedule is None or len(self.schedule.steps) == self.step.graph.n
 
     @property
+    def in_turn(self) -> bool:
+        """Whether its ops run one after another."""
+        return self.step is not None and self.step.folded.in_turn
+
+    @property
     def steps(self) -> tuple[int, ...] | None:
         return None if self.schedule is None else tuple(self.schedule.steps.tolist())
 

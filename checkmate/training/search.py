@@ -305,7 +305,7 @@ class PlanSearch:
         sentence = sentence_of(trials, tried, self.limit, proof, what or what_runs(trials, tried))
         return StepPlan(
             trials.step.layout,
-            trials.step,
+            trials.way(in_turn=tried.in_turn),
             trials.step.unscheduled if tried.schedule is None else tried.on(trials.step.graph),
             tried.peak_bytes,
             sentence,

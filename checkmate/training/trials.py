@@ -35,12 +35,13 @@ _APART = 1.05  # times the peak of ops one after another: with more, none run si
 @dataclass(frozen=True, eq=False)
 class TriedStep:
     """A way to run the step, and what was measured of it while others held ``others_bytes``. ``schedule``:
-    None for the step as TensorFlow runs it by itself.
+    None for the step as TensorFlow runs it by itself. ``in_turn``: its ops ran one after another.
     """
 
     schedule: Schedule | None
     found: StepMeasurement
     others_bytes: int
+    in_turn: bool = False
 
     @property
     def steps(self) -> tuple[int, ...] | None:
@@ -90,7 +91,7 @@ class Trials:
     what they were seen to hold in training. ``metered``: this process has a memory meter. ``all``: what was
     tried, in order. ``carried``: what is known of the ops was measured before, or of another layout.
     ``ready``: the last step that ran, where it was to be kept. ``as_written``: the plain step with the user's
-    own recomputation, once that was measured.
+    own recomputation, once that was measured. ``in_turn``: ops run one after another from now on.
     """
 
     def __init__(
@@ -114,10 +115,14 @@ class Trials:
         self.as_written: TriedStep | None = None
         self.why_not_plain = ""  # why the plain step could not be measured
         self.ready: ReadyStep | None = None
+        self.in_turn = False
         self._costs_known, self._turns_tried = self.carried, False
 
-    def recall(self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None) -> None:
+    def recall(
+        self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None, *, in_turn: bool = False
+    ) -> None:
         """Take what was measured of this step before; ``graph``: with what its ops took, if that is known."""
+        self.in_turn = in_turn
         self.all.extend(tried)
         self.held = max([self.held, *(each.others_bytes for each in tried)])
         if graph is not None:
@@ -213,7 +218,7 @@ class Trials:
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
         traced = Schedule.of(self.step.graph, schedule.steps.tolist())
         first, self.ready = not self._costs_known, None
-        ready = ReadyStep(self.step, traced)
+        ready = ReadyStep(self.way(in_turn=self.in_turn), traced)
         try:
             found = measure_scheduled(ready, self.tensors, costs=first, within=within)
         except OutOfMemoryError:
@@ -229,9 +234,9 @@ class Trials:
             ready, found = self._taking_turns(ready, found, within)
         if keep and ready.begins_anew:
             self.ready = ready
-        found = self._with_peak(found, traced, self._requested(traced), self.step)
+        found = self._with_peak(found, traced, self._requested(traced), ready.step)
         if first:
-            if not self.metered and self.step.runs_side_by_side(traced):
+            if not self.metered and ready.step.runs_side_by_side(traced):
                 alone = measure_elsewhere(self.step.in_turn, traced, self.tensors, self.report)
                 found = found if alone is None else dataclasses.replace(found, workspace=alone.workspace)
             self._learn_costs(found)
@@ -244,7 +249,7 @@ class Trials:
         """Measure a step that is over ``within`` with its ops one after another, once. Where that takes far
         less, they run so from now on.
         """
-        if not self.step.runs_side_by_side(ready.schedule):
+        if not ready.step.runs_side_by_side(ready.schedule):
             return ready, found
         self._turns_tried = True
         other = ReadyStep(self.step.in_turn, ready.schedule)
@@ -254,14 +259,18 @@ class Trials:
         peak, beside = format_bytes(less.peak_bytes), format_bytes(found.peak_bytes)
         sentence = f"ops run one after another, because side by side they hold {beside}, not {peak}"
         self.report(Progress("measure", message=sentence))
-        self.step = other.step
+        self.in_turn = True
         return other, less.with_costs_of(found)
 
     def take_turns(self, schedule: Schedule) -> bool:
         """Let ops run one after another from now on; return whether that changes ``schedule``."""
-        changes = self.step.runs_side_by_side(schedule)
-        self.step = self.step.in_turn
+        changes = self.way(in_turn=self.in_turn).runs_side_by_side(schedule)
+        self.in_turn = True
         return changes
+
+    def way(self, *, in_turn: bool) -> LiveStep:
+        """Return the step with its ops one after another, or side by side where they may."""
+        return self.step.in_turn if in_turn else self.step
 
     def cost(self, tried: TriedStep) -> float:
         return tried.cost(self.graph)
@@ -276,7 +285,7 @@ class Trials:
             peak, least = found.peak_bytes + more, found.least_bytes and found.least_bytes + more
             found = dataclasses.replace(found, peak_bytes=peak, least_bytes=least)
         self.held = max(self.held, others + more)
-        self.all.append(TriedStep(schedule, found, others + more))
+        self.all.append(TriedStep(schedule, found, others + more, self.in_turn))
         return self.all[-1]
 
     def _others(self, found: StepMeasurement) -> int:

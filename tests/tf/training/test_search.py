@@ -40,12 +40,17 @@ class MadeUp:
     def run(self, schedule: Schedule, what: str, *, within: int | None = None) -> TriedStep:
         lost = self._lost.get(len(schedule.steps), 0) + self._beside
         peak = simulate(GRAPH, schedule).peak_bytes + lost
-        self.all.append(TriedStep(schedule, StepMeasurement(peak, 0), 0))
+        self.all.append(TriedStep(schedule, StepMeasurement(peak, 0), 0, in_turn=not self._beside))
         return self.all[-1]
 
     def take_turns(self, schedule: Schedule) -> bool:
         before, self._beside = self._beside, 0
         return before > 0
+
+    def way(self, *, in_turn: bool) -> Any:
+        return SimpleNamespace(
+            layout=None, graph=GRAPH, unscheduled=None, folded=SimpleNamespace(in_turn=in_turn)
+        )
 
     def time_plain(self) -> None:
         self.timed = True
@@ -116,6 +121,19 @@ def test_ops_run_one_after_another_before_a_budget_is_missed(monkeypatch: pytest
     chosen = nothing_fits(trials, room, monkeypatch)
     assert chosen is trials.all[-1] and chosen.peak_bytes <= room
     assert chosen.steps == trials.all[0].steps and trials.all[0].peak_bytes > room
+
+
+def test_a_plan_runs_as_it_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkmate.training.search.sentence_of", lambda *_: "")
+    monkeypatch.setattr(PlanSearch, "around", 0)
+    schedule = Schedule.plain(GRAPH)
+    trials = MadeUp({}, beside=1)
+    trials.step = trials.way(in_turn=False)
+    side_by_side = trials.run(schedule, "side by side")
+    assert trials.take_turns(schedule)
+    in_turn = trials.run(schedule, "in turn")
+    search = searching(trials, 2 * in_turn.peak_bytes)
+    assert search.plan_of(in_turn).in_turn and not search.plan_of(side_by_side).in_turn
 
 
 @pytest.mark.parametrize(("saved", "trains_plainly"), [(0.1, False), (0.03, True), (-0.2, True)])
