@@ -168,16 +168,20 @@ class PlanSearch:
                 schedule = closest.on(self.trials.step.graph)
                 if self.trials.take_turns(schedule):
                     self._run(schedule, "one op after another")
-        return self.best_known()
+        return self.plan_of(self.trials.time_again(self._best))
 
     def best_known(self) -> StepPlan:
         """Return the cheapest plan that fits of all that was tried, else the one whose peak is closest. What
         fits without room to spare is better than nothing: training is watched. Errors are those of
         ``chosen``.
         """
+        return self.plan_of(self._best)
+
+    @property
+    def _best(self) -> TriedStep:
         fitting = self.best_fitting()
         if fitting is not None:
-            return self.plan_of(fitting)
+            return fitting
         closest = self._closest
         if closest is None:
             raise self._impossible(None)
@@ -190,7 +194,7 @@ class PlanSearch:
             plain = self.trials.plain
             if plain is not None and closest.own_bytes > (1 - _HARDLY) * plain.least_own_bytes:
                 closest = plain
-        return self.plan_of(closest)
+        return closest
 
     @property
     def _keeps(self) -> bool:

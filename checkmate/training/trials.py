@@ -18,6 +18,7 @@ from checkmate.backends.tf.live.measure import (
     StepMeasurement,
     measure_plain,
     measure_scheduled,
+    seconds_of_both,
 )
 from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.memory_check import require_room
@@ -115,7 +116,7 @@ class Trials:
         self.as_written: TriedStep | None = None
         self.why_not_plain = ""  # why the plain step could not be measured
         self.ready: ReadyStep | None = None
-        self.in_turn = False
+        self.in_turn = self._plain_ran = False
         self._costs_known, self._turns_tried = self.carried, False
 
     def recall(
@@ -174,6 +175,7 @@ class Trials:
             self.why_not_plain = str(error)
             return None
         self._learn_rate(found, self.everything)
+        self._plain_ran = True
         return self._remember(None, found)
 
     def time_plain(self) -> None:
@@ -191,6 +193,24 @@ class Trials:
         if found is not None:
             peak = found.peak_bytes + (self.held if self.metered else 0)
             self.all.append(TriedStep(None, dataclasses.replace(found, peak_bytes=peak), self.held))
+
+    def time_again(self, tried: TriedStep) -> TriedStep:
+        """Time ``tried`` and the plain step in turn, where both ran in this process. What else the machine
+        did when the one was measured, it did not always do with the other.
+        """
+        plain = self.plain
+        if plain is None or not self._plain_ran or tried.schedule is None or not self.tensors:
+            return tried
+        self.report(Progress("measure", message="timing it and the plain step in turn"))
+        ready = ReadyStep(self.way(in_turn=tried.in_turn), tried.schedule)
+        seconds = seconds_of_both(ready, self.tensors)
+        if seconds is None:
+            return tried
+        for each, took in zip((plain, tried), seconds, strict=True):
+            timed = dataclasses.replace(each, found=dataclasses.replace(each.found, seconds=took))
+            self.all[self.all.index(each)] = timed
+        self._plain_ran = False  # once is enough
+        return timed
 
     def run_as_written(self) -> TriedStep | None:
         """Measure the plain step with the user's own recomputation, once; None: it has none, or cannot be

@@ -102,17 +102,18 @@ def trace_run(run: Callable[[], object], *, device: str) -> StepTrace:
     return read_trace(space, device)
 
 
-def least_seconds(run: Callable[[], object], *, device: str) -> float:
-    """Return the least that a call of ``run`` takes without the profiler, which costs more where ops are
-    small. On a CPU it is processor time, which other programs change least.
+def least_seconds(*runs: Callable[[], object], device: str) -> list[float]:
+    """Return the least that a call of each of ``runs`` takes, called in turn without the profiler, which
+    costs more where ops are small. On a CPU it is processor time, which other programs change least.
     """
     clock = time.process_time if device == "cpu" else time.perf_counter
-    found: list[float] = []
-    while len(found) < _TIMED and sum(found) < _LONG_S:
-        begun = clock()
-        run()
-        found.append(clock() - begun)
-    return min(found)
+    found: list[list[float]] = [[] for _ in runs]
+    while len(found[0]) < _TIMED and max(map(sum, found)) < _LONG_S:
+        for run, seconds in zip(runs, found, strict=True):
+            begun = clock()
+            run()
+            seconds.append(clock() - begun)
+    return [min(seconds) for seconds in found]
 
 
 def read_trace(space: Any, device: str) -> StepTrace:

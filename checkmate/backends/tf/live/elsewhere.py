@@ -92,7 +92,7 @@ def measure_saved(task: Mapping[str, Any]) -> dict[str, Any]:
             step()
             peaks.append(peak_bytes(meter))
         traces = [trace_run(step, device="cpu") for _ in range(_TRACES)]
-        seconds = least_seconds(step, device="cpu")
+        (seconds,) = least_seconds(step, device="cpu")
     rows = [
         {"runs": [astuple(run) for run in trace.runs], "memory": [astuple(event) for event in trace.memory]}
         for trace in traces

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -222,7 +223,7 @@ def _traces(
     found: list[StepTrace] = []
 
     def run() -> None:
-        tf.nest.map_structure(_wait, function(*arguments))
+        _run(function, arguments)
 
     try:
         function = compiled()
@@ -231,7 +232,7 @@ def _traces(
                 run()
             while not found or not known.enough(found):
                 found.append(trace_run(run, device=device))
-            seconds = least_seconds(run, device=device)
+            (seconds,) = least_seconds(run, device=device)
     except tf.errors.ResourceExhaustedError as error:
         raise OutOfMemoryError(
             "the training step does not fit the device's memory", hint="use a smaller batch or budget"
@@ -249,6 +250,27 @@ def _traces(
             hint="start Python without TF_GPU_ALLOCATOR, and without profilers of other programs",
         )
     return found, seconds
+
+
+def seconds_of_both(ready: ReadyStep, tensors: Sequence[tf.Tensor]) -> tuple[float, float] | None:
+    """Return the seconds of a plain run and of a scheduled one, which run in turn; None: they could not."""
+    step = ready.step
+    arguments, device = step.arguments(tensors), step.graph.device_kind
+    try:
+        functions = (step.plain(), ready.compiled())
+        with restored(step.folded.traced.variables):
+            for function in functions:  # the first run of each is cold
+                _run(function, arguments)
+            plain, scheduled = least_seconds(
+                *(partial(_run, each, arguments) for each in functions), device=device
+            )
+    except tf.errors.OpError:
+        return None
+    return plain, scheduled
+
+
+def _run(function: Callable[..., Any], arguments: Sequence[tf.Tensor]) -> None:
+    tf.nest.map_structure(_wait, function(*arguments))
 
 
 def _wait(tensor: tf.Tensor) -> None:
