@@ -24,7 +24,7 @@ _WANTED = frozenset(
         "region_type",
     }
 )  # fmt: skip
-_TIMED, _LONG_S = 3, 2.0  # calls that are timed, and seconds after which no further one is
+_TIMED, _LONG_S = 6, 2.0  # calls that are timed, and seconds after which no further one is
 _SIGNS = {"MemoryAllocation": 1, "MemoryDeallocation": -1}
 # Lines that sum kernels up; the kernels themselves are in one line per stream.
 _SUMMARIES = frozenset(
