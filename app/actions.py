@@ -296,6 +296,25 @@ ACTIONS: tuple[Action, ...] = (
             )
             for name in PANELS
         ),
+        Action(
+            "view.preset_tune",
+            "Panels to tune a budget",
+            "1",
+            tip="Memory, budget, schedules and what helps",
+            line_above=True,
+        ),
+        Action(
+            "view.preset_debug",
+            "Panels to find what fills memory",
+            "2",
+            tip="The memory curve large, between layers and inspector",
+        ),
+        Action(
+            "view.preset_explain",
+            "Panels to see what runs when",
+            "3",
+            tip="The graph as large as the memory curve, and the inspector",
+        ),
         Action("view.panels_reset", "Put the panels back", tip="Where they were at first"),
         Action("view.theme_light", "Light", checkable=True, line_above=True, choice="Theme"),
         Action("view.theme_dark", "Dark", checkable=True, choice="Theme"),

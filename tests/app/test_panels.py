@@ -54,7 +54,7 @@ def test_a_panel_folds_to_its_head_and_comes_back_as_it_was(qtbot, windows: Wind
     qtbot.mouseClick(fold_button(dock), Qt.MouseButton.LeftButton)
     settle(qtbot)
     assert dock.height() < 60 and not dock.panel.isVisible()
-    assert sizes(area)["schedules"][1] > before["schedules"][1] + 100
+    assert sizes(area)["inspector"][1] > before["inspector"][1] + 100
     assert dock.width() == before["layers"][0]
     qtbot.mouseClick(fold_button(dock), Qt.MouseButton.LeftButton)
     settle(qtbot)
@@ -125,8 +125,49 @@ def test_every_panel_is_whole_in_a_window_of_any_size(qtbot, windows: Windows, s
 
 
 def stacked(area: PanelArea) -> bool:
-    """Return whether solving and inspector lie above each other. Otherwise they are tabs."""
-    return area.docks["inspector"] not in area.tabifiedDockWidgets(area.docks["solving"])
+    """Return whether solving and schedules lie above each other. Otherwise they are tabs."""
+    return area.docks["schedules"] not in area.tabifiedDockWidgets(area.docks["solving"])
+
+
+@pytest.mark.parametrize("size", [(1366, 768), (1600, 1000)])
+def test_the_answer_has_the_room(qtbot, windows: Windows, size: tuple[int, int]) -> None:
+    explorer = windows(size).explorer
+    timeline, graph = explorer.area.docks["timeline"], explorer.area.centralWidget()
+    assert timeline.y() < graph.y() and timeline.height() > graph.height()
+    helps = explorer.inspector.memory._list
+    qtbot.waitUntil(lambda: helps.model().rowCount() > 0)
+    assert helps.isVisible() and helps.viewport().height() >= 3 * helps.sizeHintForRow(0)
+    assert in_front(explorer.area.docks["budget"]) and in_front(explorer.area.docks["schedules"])
+
+
+def test_panels_are_arranged_by_keys_1_to_3(qtbot, windows: Windows) -> None:
+    window = windows((1590, 960))
+    area = window.explorer.area
+    before, graph = sizes(area), area.centralWidget().height()
+    open_by_key = {
+        Qt.Key.Key_2: {"inspector", "timeline", "layers"},
+        Qt.Key.Key_3: {"inspector", "timeline"},
+        Qt.Key.Key_1: set(area.docks),
+    }
+    for key, wanted in open_by_key.items():
+        qtbot.keyClick(window, key)
+        settle(qtbot)
+        assert {name for name in area.docks if area.is_open(name)} == wanted
+        inspector, high = area.docks["inspector"], area.centralWidget().height()
+        assert inspector.x() < 20 and (inspector.height() > 0.9 * area.height()) == (key != Qt.Key.Key_1)
+        if key == Qt.Key.Key_2:
+            assert area.docks["timeline"].height() > before["timeline"][1] + 50
+        elif key == Qt.Key.Key_3:
+            assert high > graph + 50
+    assert near(sizes(area), before)
+
+
+def test_a_second_window_begins_with_the_arrangement_of_the_first(qtbot, windows: Windows) -> None:
+    first = windows((1590, 960))
+    qtbot.keyClick(first, Qt.Key.Key_2)
+    first.close()
+    area = windows((1590, 960)).explorer.area
+    assert {name for name in area.docks if area.is_open(name)} == {"inspector", "timeline", "layers"}
 
 
 def in_front(dock: PanelDock) -> bool:

@@ -22,6 +22,7 @@ from app.views.common.widgets import NO_EDGES, command_button, fill, in_row, lab
 from app.workers.background import every, on
 from checkmate.units import byte_unit, format_bytes
 
+_LEAST, _LEAST_PLOT = 60, 66  # pixels of height, of the panel and of its plot
 _WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought
 
 
@@ -30,7 +31,6 @@ class SolvingPanel(Panel):
     ``op_wanted(op)``: show the op that needs too much; ``budget_wanted(bytes)``: take this budget;
     ``room_wanted(pixels)``: it needs to be higher."""
 
-    _LEAST = 120
     op_wanted = Signal(int)
     budget_wanted = Signal(object)
     room_wanted = Signal(int)
@@ -62,7 +62,7 @@ class SolvingPanel(Panel):
     def _make_plot(self) -> pg.PlotWidget:
         self._plot = pg.PlotWidget(axisItems={"bottom": _SecondsAxis("bottom")}, enableMenu=False)
         self._plot.hideButtons()
-        self._plot.setMinimumHeight(66)
+        self._plot.setMinimumHeight(_LEAST_PLOT)
         self._plot.setMaximumHeight(120)
         self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
         self._plot.getPlotItem().setMouseEnabled(x=False, y=False)
@@ -131,8 +131,7 @@ class SolvingPanel(Panel):
         self._status.setToolTip(words.tip)
         self._details.setText(words.details)
         self._details.setVisible(bool(words.details))
-        # The plot of another budget's solve keeps its place, so that nothing moves while the slider does.
-        self._plot.setVisible(graph is not None and self._was_plotted(solve))
+        self._show_plot()
         self.note.setText("")
         if solve is None or graph is None:
             self._plotted = None
@@ -149,6 +148,21 @@ class SolvingPanel(Panel):
                 self._draw(solve, elapsed)
         self._offer(solve)
         self._fit()
+
+    def _show_plot(self) -> None:
+        """Show the plot where the words leave room. That of another budget's solve keeps its place, so that
+        nothing moves while the slider does.
+        """
+        roomy = self.height() >= self._words_height() + _LEAST_PLOT + self.body.spacing()
+        self._plot.setVisible(
+            roomy and self._exploration.graph is not None and self._was_plotted(self._asked())
+        )
+
+    def _words_height(self) -> int:
+        """Return the height that all but the plot needs, in pixels."""
+        layout = self.body
+        needed = layout.totalMinimumHeightForWidth(self.width()) if layout.hasHeightForWidth() else 0
+        return needed - (0 if self._plot.isHidden() else _LEAST_PLOT + layout.spacing())
 
     def _asked(self) -> Solve | None:
         solve = self._exploration.solve
@@ -202,8 +216,7 @@ class SolvingPanel(Panel):
             self.op_wanted.emit(op)
 
     def _fit(self) -> None:
-        needed = self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
-        needed = max(self._LEAST, needed)
+        needed = max(_LEAST, self._words_height())
         if needed > self.height():
             self.room_wanted.emit(needed)
         self.setMinimumHeight(needed)
@@ -212,6 +225,7 @@ class SolvingPanel(Panel):
         super().resizeEvent(event)
         self._offer(self._asked())
         self._fit()
+        self._show_plot()
 
     def _draw(self, solve: Solve, elapsed: float) -> None:
         base, least = solve.what_if.graph.base_cost or 1.0, solve.best[0][1] if solve.best else 1

@@ -99,7 +99,7 @@ class Explorer(QWidget):
         self.solving.op_wanted.connect(self._show_op)
         self.solving.budget_wanted.connect(self.budget.choose)
         self.inspector.changed_height.connect(lambda: QTimer.singleShot(0, self, self.area.fit))
-        self.solving.room_wanted.connect(lambda pixels: self.area.give_room("solving", "inspector", pixels))
+        self.solving.room_wanted.connect(lambda pixels: self.area.give_room("solving", "schedules", pixels))
         exploration.graph_changed.connect(self._on_zoom)
         exploration.shown_changed.connect(self.turns.begin)
         exploration.standing_changed.connect(self._on_standing)

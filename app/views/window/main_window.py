@@ -23,6 +23,7 @@ from app.views.window import savers
 from app.views.window.base_window import BaseWindow
 from app.views.window.menus import Handler, Palette, add_commands, commands, content, copy_commands
 from app.views.window.openers import RECORD_FILTER, Batches, Comparing, RecordFiles
+from app.views.window.panel_area import PRESETS
 from app.views.window.tour import Tour
 from app.workers.background import on
 from checkmate.errors import CheckmateError
@@ -123,6 +124,7 @@ class MainWindow(BaseWindow):
             "view.compare": lambda: self.explorer.shown_edits.toggle(),
             "view.compare_shown": lambda: self.explorer.shown_edits.compare_shown(),
             **{f"view.panel_{name}": partial(self._toggle_panel, name) for name in map(str.lower, PANELS)},
+            **{f"view.preset_{name}": partial(self._choose_preset, name) for name in PRESETS},
             "view.panels_reset": lambda: self.explorer.area.reset(),
             **{f"view.theme_{one.value}": partial(self.theme.choose, one) for one in ThemeChoice},
             "view.focus_graph": lambda: self.explorer.graph_view.setFocus(),
@@ -159,6 +161,11 @@ class MainWindow(BaseWindow):
         dialog = SettingsDialog(self.preferences, folders, self)
         dialog.reset.clicked.connect(lambda: self.explorer.area.reset())
         dialog.open()
+
+    def _choose_preset(self, name: str) -> None:
+        self.explorer.area.choose(name)
+        budget = self.explorer.budget
+        (budget if budget.isVisible() else self.explorer.graph_view).setFocus()
 
     def _toggle_panel(self, name: str) -> None:
         self.explorer.area.toggle(name)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from PySide6.QtCore import QByteArray, QEvent, QSettings, Qt, QTimer, Signal
@@ -10,26 +11,42 @@ from PySide6.QtWidgets import QMainWindow, QTabWidget, QWidget
 
 from app.views.common.panel import Panel, PanelDock
 
-_VERSION = 1  # of saved arrangements; an older one is not used
-_STACKED_FROM = 700  # pixels of height that budget, solving and inspector need above each other
+_VERSION = 2  # of saved arrangements; an older one is not used
+_STACKED_FROM = 700  # pixels of height that budget, solving and schedules need above each other
 _LEFT, _RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
-_BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
+_TOP = Qt.DockWidgetArea.TopDockWidgetArea
 _NARROW = 1280  # pixels; below it the columns have their least widths
-_LEAST_WIDTHS, _WIDTHS = (222, 300), (298, 344)  # of the left and of the right column
+_LEAST_WIDTHS, _WIDTHS = (250, 290), (316, 340)  # of the left and of the right column
 _LEAST_TIMELINE = 230  # pixels of height
 _LEAST_MIDDLE = (300, 180)  # pixels
-_HEIGHTS = {"layers": 430, "schedules": 330, "budget": 350, "solving": 200, "inspector": 310}
-_COLUMNS = (("layers", "schedules"), ("budget", "solving", "inspector"))
-_LOW_COLUMNS = (("layers", "schedules"), ("budget", "inspector"))  # solving is a tab beside the inspector
+_HEIGHTS = {"layers": 330, "schedules": 400, "budget": 350, "solving": 0, "inspector": 430}  # in proportion
 _MOST_BUDGET = 0.55  # of the height
 _BORDER = 8  # pixels between two docks, as in the style sheet
-_TIMELINE_SHARE, _HIGH_TIMELINE_SHARE = 0.56, 0.66  # of the height, with one or two plots over the steps
+_WITH_ADDRESSES = 0.1  # of the height: so much higher is the timeline with two plots over the steps
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The docks of the left and of the right column from above, and the timeline's share of the height. The
+    others are closed."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    timeline: float
+
+
+PRESETS = {
+    "tune": Preset(("inspector", "layers"), ("budget", "solving", "schedules"), 0.6),
+    "debug": Preset(("inspector",), ("layers",), 0.72),
+    "explain": Preset(("inspector",), (), 0.5),
+}
 
 
 class PanelArea(QMainWindow):
-    """The graph in the middle, and the docks around it. Until they are moved by hand, they are arranged for
-    the height that there is. An arrangement can be kept in settings. A double click on a panel's head gives
-    it all the room, and takes that back. Signals: ``changed``: a panel was closed, opened or moved."""
+    """The timeline above the graph, and columns of docks beside them. Until they are moved by hand, they are
+    arranged by a preset for the height that there is. An arrangement can be kept in settings. A double click
+    on a panel's head gives it all the room, and takes that back. Signals: ``changed``: a panel was closed,
+    opened or moved."""
 
     changed = Signal()
 
@@ -39,7 +56,7 @@ class PanelArea(QMainWindow):
         self.setWindowFlags(Qt.WindowType.Widget)
         self.docks = dict(docks)
         self._own, self._moving, self._stacked = False, False, True
-        self._middle, self._timeline_share = middle, _TIMELINE_SHARE
+        self._middle, self._preset, self._with_addresses = middle, "tune", False
         self._before: QByteArray | None = None  # the arrangement, while one panel has all the room
         self._sizes: list[tuple[PanelDock, int, int]] = []
         self._pressed: list[tuple[int, int]] = []  # the docks' sizes when the mouse button went down
@@ -55,8 +72,9 @@ class PanelArea(QMainWindow):
             (Qt.Corner.BottomRightCorner, _RIGHT),
         ):
             self.setCorner(corner, area)
-        for name, least in (("layers", 0), ("schedules", 0), ("budget", 1), ("solving", 1), ("inspector", 1)):
-            self.docks[name].set_least_width(_LEAST_WIDTHS[least])
+        for column, least in zip((PRESETS["tune"].left, PRESETS["tune"].right), _LEAST_WIDTHS, strict=True):
+            for name in column:
+                self.docks[name].set_least_width(least)
         self.docks["timeline"].setMinimumHeight(_LEAST_TIMELINE)
         self._arrange()
         for dock in self.docks.values():
@@ -131,8 +149,13 @@ class PanelArea(QMainWindow):
                 self.resizeDocks([high, low], [wanted, max(0, both - wanted)], Qt.Orientation.Vertical)
 
     def want_high_timeline(self, high: bool) -> None:
-        self._timeline_share = _HIGH_TIMELINE_SHARE if high else _TIMELINE_SHARE
+        self._with_addresses = high
         self.fit()
+
+    def choose(self, preset: str) -> None:
+        """Arrange the panels by one of ``PRESETS``."""
+        self._preset = preset
+        self.reset()
 
     def reset(self) -> None:
         self.share_room()
@@ -144,6 +167,7 @@ class PanelArea(QMainWindow):
 
     def keep(self, settings: QSettings) -> None:
         settings.setValue("panels/own", self._own)
+        settings.setValue("panels/preset", self._preset)
         settings.setValue("panels/folded", [name for name, dock in self.docks.items() if dock.folded])
         settings.setValue("panels/state", self._before or self.saveState(_VERSION))
 
@@ -151,6 +175,9 @@ class PanelArea(QMainWindow):
         """Read the arrangement; without a sound one, nothing changes."""
         state, folded = settings.value("panels/state"), settings.value("panels/folded", [], list)
         self._own = settings.value("panels/own", False, bool) is True
+        if (preset := settings.value("panels/preset")) in PRESETS:
+            self._preset = str(preset)
+            self._arrange()
         with self._by_itself():
             if self._own and isinstance(state, QByteArray):
                 self.restoreState(state, _VERSION)
@@ -215,25 +242,33 @@ class PanelArea(QMainWindow):
 
     def _arrange(self) -> None:
         self._stacked = self.height() >= _STACKED_FROM
-        docks = self.docks
+        docks, preset = self.docks, PRESETS[self._preset]
         with self._by_itself():
             for dock in docks.values():
                 dock.setFloating(False)
                 self.removeDockWidget(dock)
-            for name, area in (("layers", _LEFT), ("timeline", _BOTTOM), ("budget", _RIGHT)):
-                self.addDockWidget(area, docks[name])
-            self.splitDockWidget(docks["layers"], docks["schedules"], Qt.Orientation.Vertical)
-            front, other = ("solving", "inspector") if self._stacked else ("inspector", "solving")
-            self.splitDockWidget(docks["budget"], docks[front], Qt.Orientation.Vertical)
-            if self._stacked:
-                self.splitDockWidget(docks[front], docks[other], Qt.Orientation.Vertical)
-            else:
-                self.tabifyDockWidget(docks[front], docks[other])
-            for dock in docks.values():
-                dock.show()
-            docks[front].raise_()
+            self.addDockWidget(_TOP, docks["timeline"])
+            docks["timeline"].show()
+            for area, column in ((_LEFT, preset.left), (_RIGHT, preset.right)):
+                for name in column:
+                    self.addDockWidget(area, docks[name], Qt.Orientation.Vertical)
+                    docks[name].show()
+            if self._tabbed:
+                self.tabifyDockWidget(docks["schedules"], docks["solving"])
+                docks["schedules"].raise_()
         self._lay_out()  # Qt gives new docks their least sizes
         self.fit()
+
+    @property
+    def _tabbed(self) -> bool:
+        """Whether solving is a tab beside the schedules: in low windows."""
+        return not self._stacked and "solving" in PRESETS[self._preset].right
+
+    @property
+    def _columns(self) -> list[list[str]]:
+        preset = PRESETS[self._preset]
+        both = [list(column) for column in (preset.left, preset.right) if column]
+        return [[name for name in names if not (self._tabbed and name == "solving")] for names in both]
 
     def _lay_out(self) -> None:
         layout = self.layout()
@@ -241,14 +276,19 @@ class PanelArea(QMainWindow):
         layout.activate()
 
     def _heights(self, names: list[str], room: int) -> list[int]:
-        """Share a column's height, tabs included. The first panel has at least what its content needs."""
-        wanted = [_HEIGHTS[name] for name in names]
+        """Share a column's height, tabs included. Solving has what its words need, and the first panel at
+        least what its content needs."""
+        fixed = {name: self.docks[name].needed_height for name in names if not _HEIGHTS[name]}
+        room -= sum(fixed.values())
+        free = [name for name in names if name not in fixed]
+        wanted = [_HEIGHTS[name] for name in free]
         shares = [round(each * room / sum(wanted)) for each in wanted]
-        if shares and shares[0] < self.docks[names[0]].needed_height:
-            shares[0] = min(self.docks[names[0]].needed_height, room)
+        if shares and shares[0] < self.docks[free[0]].needed_height:
+            shares[0] = min(self.docks[free[0]].needed_height, room)
             rest = sum(wanted[1:]) or 1
             shares[1:] = [round(each * (room - shares[0]) / rest) for each in wanted[1:]]
-        return [max(1, share) for share in shares]
+        found = fixed | dict(zip(free, shares, strict=True))
+        return [max(1, found[name]) for name in names]
 
     def _hold_budget(self) -> None:
         budget = self.docks["budget"]
@@ -261,11 +301,16 @@ class PanelArea(QMainWindow):
         self._hold_budget()
         docks, across, down = self.docks, Qt.Orientation.Horizontal, Qt.Orientation.Vertical
         widths = _WIDTHS if self.width() >= _NARROW else _LEAST_WIDTHS
-        self.resizeDocks([docks["layers"], docks["budget"]], widths, across)
-        for column in _COLUMNS if self._stacked else _LOW_COLUMNS:
+        preset = PRESETS[self._preset]
+        sides = [
+            (side[0], wide) for side, wide in zip((preset.left, preset.right), widths, strict=True) if side
+        ]
+        self.resizeDocks([docks[name] for name, _ in sides], [wide for _, wide in sides], across)
+        for column in self._columns:
             folded = [docks[name].head_height for name in column if docks[name].folded]
             room = self.height() - sum(folded) - _BORDER * (len(column) - 1)
             free = [name for name in column if not docks[name].folded]
             self.resizeDocks([docks[name] for name in free], self._heights(free, room), down)
-        self.resizeDocks([docks["timeline"]], [round(self._timeline_share * self.height())], down)
+        share = preset.timeline + _WITH_ADDRESSES * self._with_addresses
+        self.resizeDocks([docks["timeline"]], [round(share * self.height())], down)
         self._lay_out()
