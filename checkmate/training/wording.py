@@ -118,7 +118,13 @@ def what_runs(trials: Trials, tried: TriedStep) -> str:
     count = plural(len(tried.schedule.steps) - trials.graph.n, "recomputation")
     said = f"{count}, {format_overhead(_predicted(trials, tried), 1.0)} time predicted"
     more = _measured(trials, tried)
-    return said if more is None else f"{said}, {100 * (more - 1):+.0f} % measured"
+    if more is None:
+        return said
+    written = 0.0 if trials.as_written is None else trials.as_written.found.seconds
+    beside = (
+        f" ({100 * (tried.found.seconds / written - 1):+.0f} % on the step as written)" if written else ""
+    )
+    return f"{said}, {100 * (more - 1):+.0f} % measured{beside}"
 
 
 def _predicted(trials: Trials, tried: TriedStep) -> float:

@@ -40,7 +40,14 @@ def trials_of(**known: Any) -> Any:
     graph = known.pop("graph", training_chain(4))
     layout, _ = flatten((tf.zeros((16, 32, 64)), None))
     step = SimpleNamespace(layout=layout, name="model")
-    known = {"held": 5 * MIB, "metered": True, "plain": None, "everything": 293 * MIB, **known}
+    known = {
+        "held": 5 * MIB,
+        "metered": True,
+        "plain": None,
+        "as_written": None,
+        "everything": 293 * MIB,
+        **known,
+    }
     return SimpleNamespace(step=step, graph=graph, rate=1.1, all=(), why_not_plain="", **known)
 
 
@@ -107,6 +114,8 @@ def test_time_is_predicted_and_measured_and_a_gap_explained() -> None:
         ).splitlines()
         assert f"+{100 * (predicted - 1):.2f} % time predicted, {50 * seconds - 100:+.0f} % measured;" in line
         assert any("its ops take +5 % in all" in each for each in further) == far
+    trials.as_written = TriedStep(None, StepMeasurement(0, 0, seconds=0.8 * seconds), 0)
+    assert what_runs(trials, tried).endswith(" % measured (+25 % on the step as written)")
     trials.all = (first := TriedStep(schedule, StepMeasurement(0, 0, seconds=2.2 * predicted), 0), tried)
     assert f"+{110 * predicted - 100:.2f} % time predicted" in what_runs(trials, tried)
     assert what_runs(trials, first) != what_runs(trials, tried)
