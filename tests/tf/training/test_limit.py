@@ -14,6 +14,7 @@ import tensorflow as tf
 import checkmate
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
+from checkmate.backends.tf.profiler import least_seconds
 from checkmate.backends.tf.xla.compiled import compile_step
 from checkmate.progress import silent
 from checkmate.training import limit as limits
@@ -126,6 +127,27 @@ def test_a_share_is_of_the_step_as_written_where_that_takes_less() -> None:
     assert plain is not None and written is not None and written.measured
     assert written.least_bytes < plain.least_bytes
     assert limit.own == (written.least_bytes - written.others_bytes) // 2 and "as written" in limit.words
+
+
+def test_a_schedule_is_timed_again_beside_the_plain_step() -> None:
+    layout, tensors = flatten_arguments([np.ones((256, 64), np.float32)])
+    found = any_step(recomputing(), ModelLike("step"), layout)
+    trials = Trials(found, tensors, None, silent)
+    plain, tried = trials.run_plain(""), trials.run(found.everything, "")
+    before = [variable.numpy() for variable in found.folded.traced.variables]
+    again = trials.time_again(tried)
+    assert plain is not None and trials.plain is not plain and trials.all[-1] is again is not tried
+    assert [each.peak_bytes for each in trials.all] == [plain.peak_bytes, tried.peak_bytes]
+    assert all(each.found.seconds > 0 for each in trials.all)
+    after = [variable.numpy() for variable in found.folded.traced.variables]
+    assert all(map(np.array_equal, before, after))
+    assert trials.time_again(again) is again  # once is enough
+
+
+def test_runs_are_timed_in_turn() -> None:
+    called: list[str] = []
+    least_seconds(lambda: called.append("plain"), lambda: called.append("scheduled"), device="gpu")
+    assert called == ["plain", "scheduled"] * (len(called) // 2) and len(called) >= 4
 
 
 def test_a_share_of_what_xla_compiles_is_of_the_step_as_written(capfd: pytest.CaptureFixture[str]) -> None:

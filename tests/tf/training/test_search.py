@@ -55,6 +55,9 @@ class MadeUp:
     def time_plain(self) -> None:
         self.timed = True
 
+    def time_again(self, tried: TriedStep) -> TriedStep:
+        return tried
+
     def cost(self, tried: TriedStep) -> float:
         return tried.cost(self.graph)
 
