@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QComboBox, QDoubleSpinBox, QSpinBox
@@ -85,3 +87,46 @@ def test_the_parts_of_a_records_bar_stand_out_from_the_panel(theme: Theme) -> No
     record = read_record(Path(__file__).parents[1] / "unit" / "records" / "data" / "oom_2_21.log").records[0]
     roles = tuple(part.role for part in (*bar_parts(record), asked_part(record)))
     assert len(roles) > 2 and least(theme, roles, ("window",))[0] >= OUTLINES
+
+
+# How colours are seen without one kind of cone, in linear RGB: Machado, Oliveira and Fernandes 2009.
+_SEEN = {
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+_TO_XYZ = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+_APART = 10.0  # of CIELAB; 2.3 is just noticeable
+
+
+def as_seen(name: str, seen: str) -> np.ndarray:
+    """Return the CIELAB coordinates of a colour as it is seen."""
+    rgb = np.array(QColor(name).getRgbF()[:3])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = np.array(_TO_XYZ) @ np.clip(np.array(_SEEN[seen]) @ linear, 0, 1) / (0.9505, 1.0, 1.089)
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@both_themes
+@pytest.mark.parametrize("seen", _SEEN)
+def test_what_lies_side_by_side_is_told_apart_without_one_kind_of_cone(theme: Theme, seen: str) -> None:
+    roles = ("forward", "backward", "recomputed", "held", "playhead")  # what is freed has another outline
+    colors = {role: as_seen(theme.tokens[role], seen) for role in roles}
+    apart = {
+        (one, other): float(np.linalg.norm(colors[one] - colors[other]))
+        for one, other in itertools.combinations(roles, 2)
+    }
+    assert min(apart.values()) >= _APART, sorted(apart.items(), key=lambda pair: pair[1])[:3]
