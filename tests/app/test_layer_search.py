@@ -127,6 +127,18 @@ def test_rows_of_the_search_differ_and_say_layer_phase_and_size(window, qtbot) -
     assert box.full_name == "norm8" and view.hasFocus()
 
 
+def test_names_are_cut_so_that_figures_stay_on_screen(window, qtbot) -> None:
+    window.resize(1000, 640)
+    open_normed(window, qtbot)
+    palette = window.open_palette()
+    qtbot.keyClicks(palette.field, "batchno")
+    assert palette.list.horizontalScrollBar().maximum() == 0
+    palette.list.item(0).setText("a name that is as long as those of layers in layers " * 4)
+    qtbot.wait(10)
+    row = palette.list.visualItemRect(palette.list.item(0))
+    assert palette.list.horizontalScrollBar().maximum() == 0 and row.right() <= palette.list.viewport().width()
+
+
 def test_a_search_without_a_match_says_so(window, qtbot) -> None:
     open_normed(window, qtbot)
     window.explorer.layers._list.setFocus()

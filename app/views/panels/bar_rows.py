@@ -32,9 +32,9 @@ class BarDelegate(QStyledItemDelegate):
         self.names = NameCut()  # of all rows, to cut long ones so that they differ
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
-        size = super().sizeHint(option, index)
-        detail = index.data(DETAIL)
-        return QSize(size.width(), size.height() + _SECOND_LINE) if detail else size
+        height = super().sizeHint(option, index).height()
+        # Rows are as wide as the list: long names are cut, so that it never scrolls sideways.
+        return QSize(1, height + _SECOND_LINE if index.data(DETAIL) else height)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         painter.save()
