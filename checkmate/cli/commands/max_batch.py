@@ -42,7 +42,9 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="the budget: 6.5GiB or 16GB",
     )
-    common_options.add_max_overhead(parser, common_options.ALLOWED_HELP)
+    common_options.add_max_overhead(
+        parser, "the extra cost allowed: 5%%, 0.05 or any (default: one extra forward pass)"
+    )
     add(
         "-b",
         "--batch-size",
