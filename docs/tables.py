@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from checkmate.units import format_bytes, parse_bytes
 
-_MIB = 2**20
 _EXAMPLES = Path(__file__).parent.parent / "examples"
 Facts = dict[str, Any]
 
@@ -66,24 +66,6 @@ def peers(facts: Facts) -> str:
     return table(("method", *networks), rows)
 
 
-def zoo(facts: Facts) -> str:
-    """Return the measured peaks of each model at its budgets."""
-    shares = sorted({row["budget"] for row in facts["rows"]}, reverse=True)
-    models: dict[str, dict[float, Facts]] = {}
-    for row in facts["rows"]:
-        models.setdefault(f"{row['model']} b{row['batch_size']}", {})[row["budget"]] = row
-    rows = (
-        [name, f"{found[shares[0]]['plain_peak_bytes'] / _MIB:.1f}", *(_peak(found[at]) for at in shares)]
-        for name, found in models.items()
-    )
-    return table(("model", "plain, MiB", *(f"within {share:.0%}" for share in shares)), rows)
-
-
-def _peak(row: Facts) -> str:
-    held = (row.get("peak_bytes") or {}).get("measured")
-    return f"{held / _MIB:.1f}" if held and row["status"] == "fits" else f"– ({row['status']})"
-
-
 def fidelity(facts: Facts) -> str:
     """Return how near the measurements came to the predictions."""
     found = facts["summary"]
@@ -125,70 +107,33 @@ def batches(facts: Facts) -> str:
                 _more(row["overhead"]),
             ]
             for row in facts["rows"]
+            if paper[row["model"]]["batch"] is not None
         ),
     )
 
 
 def _published(row: Facts) -> str:
-    if row["batch"] is None:
-        return "–"
     return f"{'≥ ' if row['batch_is_a_bound'] else ''}{row['batch']}"
 
 
-def ratios(facts: Facts) -> str:
-    """Return each strategy's cost over the least known, and the paper's."""
-    paper = {row["model"]: row["ratios"] for row in facts["published"]}
-    names = ("checkmate", "lp-rounding", "chen-sqrt-ap", "chen-greedy-ap", "griewank")
-    rows = (
-        [
-            row["model"],
-            *(_ratio(row["geometric_means"].get(name), paper[row["model"]].get(name)) for name in names),
-        ]
-        for row in facts["ratios"]
-    )
-    return table(("network", *names), rows)
-
-
-def _ratio(found: Facts | None, paper: float | None) -> str:
-    here = f"{found['mean']:.3f}" if found and found["solved"] else "–"
-    if found and 0 < found["solved"] < found["budgets"]:
-        here += f" ({found['solved']} of {found['budgets']})"
-    return here if paper is None else f"{here}, paper {paper:.2f}"
-
-
 def solved(facts: Facts) -> str:
-    """Return what the default solver proved to be the least, and when."""
+    """Return when the default solver proved its cost to be the least."""
     assert all(row["status"] == "optimal" for row in facts["rows"])
-    return table(
-        ("network", "ops", "budget", "extra cost", "first schedule", "best", "proved"),
-        (
-            [
-                row["name"],
-                str(row["ops"]),
-                f"f = {row['share']:g}",
-                _more(row["overhead"]),
-                *(f"{row[key]:.2f} s" for key in ("first_s", "best_s", "end_s")),
-            ]
-            for row in facts["rows"]
-        ),
+    first, best, end = (max(row[key] for row in facts["rows"]) for key in ("first_s", "best_s", "end_s"))
+    return (
+        f"All {len(facts['rows'])} are proved to cost the least: a first schedule after at most {first:.2f} "
+        f"s, the best after {best:.1f} s, the proof after {end:.1f} s.\n"
     )
 
 
 def corners(facts: Facts) -> str:
-    """Return cost, bound and gap of the steps whose budgets are hard."""
-    return table(
-        ("step", "ops", "budget", "extra cost", "bound", "gap"),
-        (
-            [
-                row["name"],
-                f"{row['ops']:,}",
-                f"f = {row['share']:g}" if row["above_least"] else f"{row['share']:.0%}",
-                _more(row["overhead"]),
-                _more(row["bound_overhead"]),
-                f"{100 * row['gap']:.2f} %",
-            ]
-            for row in facts["rows"]
-        ),
+    """Return how far from the least the costs at hard budgets may be."""
+    gaps = {row["gap"]: row for row in facts["rows"]}
+    sizes = [row["ops"] for row in facts["rows"]]
+    return (
+        f"Of {len(facts['rows'])} steps of {min(sizes):,} to {max(sizes):,} ops, the gap is "
+        f"{100 * statistics.median(gaps):.1f} % in the median, and {100 * max(gaps):.1f} % at worst "
+        f"({gaps[max(gaps)]['name']}).\n"
     )
 
 
@@ -196,14 +141,17 @@ def _more(overhead: float) -> str:
     return f"+{100 * overhead:.2f} %"
 
 
+_ON_A_GPU = ("gpt", "vit", "resnet")
+
+
 def ways(*shown: str) -> Callable[[Facts], str]:
-    """Return a view of temporaries and extra time of some ways, by network."""
+    """Return a view of temporaries and extra time of some ways, for the networks that ran on a GPU too."""
 
     def view(facts: Facts) -> str:
         networks: dict[str, dict[str, str]] = {}
         for name, way, cell in _temporaries(facts):
             networks.setdefault(name, {})[way] = cell
-        rows = ([name, *(found.get(way, "–") for way in shown)] for name, found in networks.items())
+        rows = ([name, *(networks[name].get(way, "–") for way in shown)] for name in _ON_A_GPU)
         return table(("network", *map(_as_code, shown)), rows)
 
     return view
