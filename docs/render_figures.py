@@ -22,7 +22,6 @@ ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
 VIEWS: dict[str, Callable[[tables.Facts], str]] = {
     "records/four-models": tables.record,
-    "records/measured-batches": tables.record,
     "records/run-gpu": tables.record,
     "records/peers": tables.peers,
     "fidelity-eigen": tables.fidelity,

@@ -1,1 +1,1 @@
-"""Lists of samples, zoo models, cards and bundled files, without TensorFlow."""
+"""Lists of samples, cards and bundled files, without TensorFlow."""

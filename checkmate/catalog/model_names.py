@@ -14,15 +14,6 @@ from checkmate.errors import LoadError, UnsafeModelError, UsageError
 from checkmate.request import ModelRequest
 
 APPLICATIONS = "keras.applications."
-ZOO_PREFIX = "zoo."
-ZOO = {
-    "vgg16": 4, "resnet50": 8, "resnet50v2": 8, "mobilenetv2": 16, "densenet121": 8,
-    "efficientnetb0": 8, "inceptionv3": 8, "xception": 4, "convnexttiny": 4, "unet_vgg": 1,
-    "unet_small": 4, "fcn8": 4, "segnet": 4, "encoder": 8, "encoder_small": 8, "gpt": 8, "vit": 8,
-    "lstm": 32, "gru": 32, "two_io": 8, "subclassed": 16, "regularized": 16, "mixed_float16": 16,
-    "mixed_bfloat16": 16, "adamw_clipped": 16, "accumulated": 16,
-}  # fmt: skip
-"""Prediction is compared with measurement on these models; at this batch a step takes seconds on a CPU."""
 _MOST_NAMED = 4  # functions, in a hint
 
 
@@ -36,8 +27,6 @@ def require_named(request: ModelRequest) -> None:
         known = _application_names()
         if known:
             require_application(spec.removeprefix(APPLICATIONS), known)
-    elif is_in_zoo(spec):
-        require_zoo_model(spec.removeprefix(ZOO_PREFIX))
     elif find_sample(spec) is None:
         require_code(spec, allow_code=request.allow_code)
 
@@ -45,17 +34,7 @@ def require_named(request: ModelRequest) -> None:
 def is_built_here(spec: str) -> bool:
     """Tell whether ``spec`` is code to build a model by, not a file. A sample's name wins over a file called
     the same."""
-    by_name = spec.startswith(APPLICATIONS) or find_sample(spec) is not None or is_in_zoo(spec)
-    return by_name or ".py:" in spec
-
-
-def is_in_zoo(spec: str) -> bool:
-    """Tell whether ``spec`` is ``zoo.NAME``, not a file like ``zoo.keras``."""
-    return (
-        spec.startswith(ZOO_PREFIX)
-        and Path(spec).suffix not in (".keras", ".h5", ".hdf5")
-        and not Path(spec).exists()
-    )
+    return spec.startswith(APPLICATIONS) or find_sample(spec) is not None or ".py:" in spec
 
 
 def require_application(name: str, known: Sequence[str]) -> None:
@@ -65,13 +44,6 @@ def require_application(name: str, known: Sequence[str]) -> None:
     close = get_close_matches(name.rsplit(".", 1)[-1].lower(), by_lower, n=1)
     hint = f"did you mean {APPLICATIONS}{by_lower[close[0]]}?" if close else f"there are: {', '.join(known)}"
     raise LoadError(f"keras.applications has no model {name!r}", hint=hint)
-
-
-def require_zoo_model(name: str) -> None:
-    if name not in ZOO:
-        close = get_close_matches(name, ZOO, n=1)
-        hint = f"did you mean zoo.{close[0]}?" if close else f"there are: {', '.join(ZOO)}"
-        raise LoadError(f"the zoo has no model {name!r}", hint=hint)
 
 
 def require_code(spec: str, *, allow_code: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from checkmate.catalog.model_names import APPLICATIONS, ZOO_PREFIX, is_built_here, is_in_zoo
+from checkmate.catalog.model_names import APPLICATIONS, is_built_here
 from checkmate.catalog.samples import find_sample
 from checkmate.errors import TraceError
 from checkmate.models.builtin import build_application, dtype_policy
@@ -19,7 +19,6 @@ from checkmate.models.losses import Labels, compile_defaults, copy_optimizer_sta
 from checkmate.models.read_file import read_model
 from checkmate.models.sample_networks import build_sample
 from checkmate.models.user_code import FromCode, from_code
-from checkmate.models.zoo_networks import build_zoo_model
 from checkmate.request import ModelRequest
 
 
@@ -53,9 +52,6 @@ def find_model(request: ModelRequest, steps: tuple[type, ...]) -> Found:
         if spec.startswith(APPLICATIONS):
             name = spec.removeprefix(APPLICATIONS)
             return Found(FromCode(build_application(name, request.input_shape)), name, said)
-        if is_in_zoo(spec):
-            name = spec.removeprefix(ZOO_PREFIX)
-            return Found(FromCode(build_zoo_model(name)), name, said)
         if (sample := find_sample(spec)) is not None:
             built = build_sample(spec, request.input_shape or sample.input_shape)
             return Found(FromCode(built), spec, said)

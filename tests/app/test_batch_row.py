@@ -91,7 +91,7 @@ def test_the_slider_goes_past_the_batch_that_fits(window, exploration, qtbot, ro
 
 def test_the_model_is_profiled_at_the_batch(window, qtbot, monkeypatch) -> None:
     asked = []
-    told = {"model": "zoo.two_io", "batch_size": 4}
+    told = {"model": "unet", "batch_size": 4}
     window.session.use_graph(at_four(metadata={"request": told}))
     row = window.explorer.batch
     qtbot.waitUntil(row.isEnabled, timeout=PATIENCE_MS)
@@ -99,7 +99,7 @@ def test_the_model_is_profiled_at_the_batch(window, qtbot, monkeypatch) -> None:
     explored(window, qtbot, 9)
     monkeypatch.setattr(window.session, "profile", asked.append)
     qtbot.mouseClick(row.profile, Qt.MouseButton.LeftButton)
-    assert (asked[0].model, asked[0].batch_size) == ("zoo.two_io", 9)
+    assert (asked[0].model, asked[0].batch_size) == ("unet", 9)
 
 
 def test_without_a_batch_there_is_no_slider(window, qtbot) -> None:

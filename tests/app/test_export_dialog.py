@@ -26,6 +26,7 @@ from checkmate.request import ModelRequest
 from checkmate.units import Budget
 from checkmate.workers.window_messages import Export, Exported
 from tests.app.windows import button, open_chain, said, training_chain
+from tests.zoo.names import zoo_request
 
 pytest.importorskip("tensorflow")
 MIB = 2**20
@@ -96,7 +97,7 @@ def test_device_process_killed_while_it_exports(stages, profiled, qtbot, tmp_pat
 def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp_path: Path) -> None:
     session, exploration = window.session, window.session.exploration
     with qtbot.waitSignal(exploration.graph_changed, timeout=240000):
-        session.profile(ModelRequest("zoo.two_io", batch_size=16), costs="analytic")
+        session.profile(zoo_request("two_io", 16), costs="analytic")
     graph = exploration.graph
     wider = tuple(replace(value, shape=value.shape and (*value.shape, 1)) for value in graph.values)
     session.use_graph(replace(graph, values=(replace(wider[0], bytes=wider[0].bytes + 8), *wider[1:])))

@@ -134,7 +134,7 @@ def test_what_cannot_be_is_said(window, qtbot, dialog) -> None:
 
 
 def test_the_model_is_profiled_at_that_batch(window, qtbot, dialog, monkeypatch) -> None:
-    told = {"model": "zoo.two_io", "batch_size": 4}
+    told = {"model": "unet", "batch_size": 4}
     asked = []
     graph = dataclasses.replace(at_four(), metadata={"request": told})
     window.session.use_graph(graph)
@@ -142,7 +142,7 @@ def test_the_model_is_profiled_at_that_batch(window, qtbot, dialog, monkeypatch)
     answer = searched(dialog, qtbot)
     monkeypatch.setattr(window.session, "profile", asked.append)
     qtbot.mouseClick(dialog.profile, Qt.MouseButton.LeftButton)
-    assert asked[0].model == "zoo.two_io" and asked[0].batch_size == answer.batch
+    assert asked[0].model == "unet" and asked[0].batch_size == answer.batch
     assert not dialog.isVisible()
 
 

@@ -14,8 +14,8 @@ from PySide6.QtCore import QTimer
 from app.crash_log import open_log
 from app.state.solve import Aim
 from app.workers.process import WorkerProcess
-from checkmate.request import ModelRequest
 from tests.app.windows import open_chain
+from tests.zoo.names import zoo_request
 
 pytestmark = pytest.mark.heavy  # processes are killed and start again
 
@@ -44,7 +44,7 @@ def test_device_process_killed_while_it_starts_and_at_every_stage_of_a_profile(w
     pytest.importorskip("tensorflow")
     open_chain(window, qtbot)
     session = window.session
-    request, graph = ModelRequest("zoo.two_io", batch_size=2), session.exploration.graph
+    request, graph = zoo_request("two_io", 2), session.exploration.graph
     stages: list[str] = []
     session.progressed.connect(lambda stage, *_: stages.append(stage) if stage not in stages else None)
     killed: set[str] = set()

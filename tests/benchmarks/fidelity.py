@@ -2,8 +2,8 @@
 
 ``python -m tests.benchmarks fidelity [MODEL …] [--budgets 75,50,35] [--eigen] [-o FILE.json]``
 
-Models are names of the zoo. Steps are timed once more at the end, in turns in one process: the plain step,
-the emitted step without recomputation, and all schedules.
+Models are those of ``tests/zoo``. Steps are timed once more at the end, in turns in one process: the plain
+step, the emitted step without recomputation, and all schedules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 from checkmate import planning
 from checkmate.backends.tf.environment import EXACT
-from checkmate.catalog.model_names import ZOO, ZOO_PREFIX
 from checkmate.errors import CancelledError, CheckmateError, InfeasibleError
 from checkmate.formats.files import write_json
 from checkmate.machine.supported import versions
@@ -27,13 +26,14 @@ from checkmate.request import ModelRequest
 from checkmate.solvers.problem import SolveOptions
 from tests.benchmarks.children import ask
 from tests.benchmarks.measured_on import this_machine
+from tests.zoo.names import ZOO, zoo_request
 
 Row = dict[str, Any]
 
 
 def measure(model: str, shares: Sequence[float], options: SolveOptions) -> list[Row]:
     """Return a row for each share of the plain step's measured peak; a failure is a row with its sentence."""
-    request = ModelRequest(ZOO_PREFIX + model, batch_size=ZOO[model])
+    request = zoo_request(model)
     rows: list[Row] = []
     schedules: list[list[int]] = []
     for share in shares:

@@ -2,9 +2,9 @@
 
 ``python -m tests.benchmarks peers [MODEL …] [-o FILE.json]``
 
-Models are names of the zoo. Peaks are measured in fresh processes; times in turns, in one process; gradients
-and state after one step from the same start as the plain one, with Eigen's kernels. The file is a record as
-``docs/results/records`` has them.
+Models are those of ``tests/zoo``. Peaks are measured in fresh processes; times in turns, in one process;
+gradients and state after one step from the same start as the plain one, with Eigen's kernels. The file is a
+record as ``docs/results/records`` has them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 
 from checkmate import planning
 from checkmate.backends.tf.environment import EXACT
-from checkmate.catalog.model_names import ZOO, ZOO_PREFIX
 from checkmate.errors import CancelledError, CheckmateError
 from checkmate.formats.files import write_json
 from checkmate.machine.processor import processor_name
@@ -30,6 +29,7 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.units import format_bytes
 from tests.benchmarks.children import ask
 from tests.benchmarks.peer_methods import PEERS, PLAIN
+from tests.zoo.names import ZOO, zoo_request
 
 COLUMNS = ("model", "method", "peak MiB", "of plain %", "step s", "overhead %", "gradients", "state", "")
 _NO_EFFECT = 0.99  # of the plain peak: above it nothing was saved
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 def measure(model: str, options: SolveOptions) -> list[Row]:
     """Return rows for the plain step, each peer, and ours within each peer's peak."""
-    request = ModelRequest(ZOO_PREFIX + model, batch_size=ZOO[model])
+    request = zoo_request(model)
     rows: list[Row] = []
     layers: list[str] = []
     for method in (PLAIN, *PEERS):

@@ -47,7 +47,6 @@ UNWRITABLE = [
         ("run resnet50 --budget 60% -o out", "did you mean keras.applications.ResNet50?"),
         ("run other.py --budget 60% -o out", "name the function too: other.py:function"),
         ("run keras.applications.ResNet51 --budget 60% -o out", "did you mean keras.applications.ResNet50?"),
-        ("run zoo.unet_smal --budget 60% -o out", "did you mean zoo.unet_small?"),
         ("run missing.py:build --budget 60% -o out", "there is no file missing.py"),
         ("run model.py:build --budget 60% -o out", "--allow-code runs it"),
         ("run notes.txt --budget 60% -o out", "notes.txt is neither a .keras nor an .h5 model file"),

@@ -7,7 +7,7 @@ import pytest
 from checkmate.backends.tf.tasks import run_task
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
+from tests.zoo.names import zoo_request
 
 MIB = 1 << 20
 
@@ -63,7 +63,7 @@ def test_empty_requests_and_unknown_handles_are_ignored() -> None:
 
 @pytest.mark.heavy
 def test_history_of_a_fresh_process_ends_at_the_meters_value() -> None:
-    request = ModelRequest("zoo.two_io", batch_size=8, device="cpu")
+    request = zoo_request("two_io", device="cpu")
     task = {"do": "measure", "request": request.to_json(), "steps": None, "runs": 1, "history": True}
     found = run_task(task, message="", report=silent, cancelled=never)
     allocator = Bfc()

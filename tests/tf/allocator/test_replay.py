@@ -20,20 +20,19 @@ from checkmate.backends.tf.profiler import StepTrace, trace_run
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.trace.op_kinds import OpKind
-from checkmate.catalog.model_names import ZOO, ZOO_PREFIX
 from checkmate.ir import Phase, Schedule
 from checkmate.memory.placement import place
 from checkmate.memory.simulate import simulate
 from checkmate.progress import never, silent
-from checkmate.request import ModelRequest
 from tests.tf.conftest import folded_model
 from tests.tf.orders import by_priority
 from tests.tf.requested import predicted_requested
+from tests.zoo.names import zoo_request
 
 
 @lru_cache(maxsize=8)
 def folded_zoo(name: str, batch_size: int | None = None) -> FoldedStep:
-    request = ModelRequest(ZOO_PREFIX + name, batch_size or ZOO[name], device="cpu")
+    request = zoo_request(name, batch_size, device="cpu")
     return trace_request(request, report=silent, cancelled=never)
 
 

@@ -23,12 +23,13 @@ from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.errors import CancelledError, StepTooLargeError, WorkerDiedError
 from checkmate.progress import Cancelled, never, silent
 from checkmate.request import ModelRequest
+from tests.zoo.names import zoo_request
 
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone"),
 ]
-TWO_IO = ModelRequest("zoo.two_io", batch_size=8, device="cpu").to_json()
+TWO_IO = zoo_request("two_io", device="cpu").to_json()
 MEASURE = {"do": "measure", "request": TWO_IO, "steps": None, "runs": 1}
 
 

@@ -54,7 +54,7 @@ def test_a_model_in_every_form_is_the_same_step(
 
 
 def test_a_name_is_that_of_the_command() -> None:
-    assert traced("zoo.two_io", batch_size=4).name == "two_io"
+    assert traced("unet", batch_size=1).name == "unet"
 
 
 def test_a_model_is_traced_with_what_it_is_compiled_with() -> None:

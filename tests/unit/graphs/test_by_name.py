@@ -59,7 +59,7 @@ def test_a_network_of_the_paper_is_a_graph_and_no_file() -> None:
     assert names_graph("paper.unet") and not is_graph_file("paper.unet")
 
 
-@pytest.mark.parametrize("name", ["unet", "model.keras", "keras.applications.ResNet50", "zoo.gpt"])
+@pytest.mark.parametrize("name", ["unet", "model.keras", "keras.applications.ResNet50", "train.py:gpt"])
 def test_any_other_name_is_a_models(name: str) -> None:
     assert not names_graph(name)
 

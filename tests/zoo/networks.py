@@ -1,4 +1,4 @@
-"""Build the models of the zoo with random weights, at sizes for two CPU cores."""
+"""Build compiled models with random weights, at sizes for two CPU cores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from checkmate.catalog.model_names import require_zoo_model
 from checkmate.models.sample_networks import Positions
 
 # Classifiers of keras.applications, and a vision Transformer, of 100 classes each.
@@ -34,7 +33,7 @@ def _nesterov() -> Any:
     return keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True)
 
 
-class Patches(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
+class Patches(layers.Layer):
     """Turn images into rows of patches behind a learned class token, and add learned positions."""
 
     def __init__(self, size: int, width: int, **options: Any) -> None:
@@ -260,7 +259,7 @@ def two_io() -> Any:
     return model
 
 
-class Gated(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
+class Gated(layers.Layer):
     """Multiply a convolution by a gate of its own. An added loss pushes the gate towards zero."""
 
     def __init__(self, filters: int, **options: Any) -> None:
@@ -275,7 +274,7 @@ class Gated(layers.Layer):  # type: ignore[misc]  # Keras is untyped here
         return self.norm(self.main(x) * gate, training=training)
 
 
-class Subclassed(keras.Model):  # type: ignore[misc]  # Keras is untyped here
+class Subclassed(keras.Model):
     """Hold layers in a list, with an auxiliary loss on the way."""
 
     def __init__(self, **options: Any) -> None:
@@ -337,36 +336,12 @@ def accumulated() -> Any:
     return _classifier("accumulated", keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4))
 
 
-_BUILDERS: dict[str, Callable[[], Any]] = {
-    "vgg16": _application("VGG16", 96, _momentum),
-    "resnet50": _application("ResNet50", 128, _momentum),
-    "resnet50v2": _application("ResNet50V2", 128, keras.optimizers.Adam),
-    "mobilenetv2": _application("MobileNetV2", 128, keras.optimizers.RMSprop),
-    "densenet121": _application("DenseNet121", 128, _nesterov),
-    "efficientnetb0": _application("EfficientNetB0", 128, keras.optimizers.Adam),
-    "inceptionv3": _application("InceptionV3", 139, keras.optimizers.Adam),
-    "xception": _application("Xception", 128, keras.optimizers.Adam),
-    "convnexttiny": _application("ConvNeXtTiny", 128, keras.optimizers.AdamW),
-    "vit": vit,
-    "unet_vgg": unet_vgg,
-    "unet_small": unet_small,
-    "fcn8": fcn8,
-    "segnet": segnet,
-    "encoder": encoder,
-    "encoder_small": encoder_small,
-    "gpt": gpt,
-    "lstm": lstm,
-    "gru": gru,
-    "two_io": two_io,
-    "subclassed": subclassed,
-    "regularized": regularized,
-    "mixed_float16": mixed_float16,
-    "mixed_bfloat16": mixed_bfloat16,
-    "adamw_clipped": adamw_clipped,
-    "accumulated": accumulated,
-}
-
-
-def build_zoo_model(name: str) -> Any:
-    require_zoo_model(name)
-    return _BUILDERS[name]()
+vgg16 = _application("VGG16", 96, _momentum)
+resnet50 = _application("ResNet50", 128, _momentum)
+resnet50v2 = _application("ResNet50V2", 128, keras.optimizers.Adam)
+mobilenetv2 = _application("MobileNetV2", 128, keras.optimizers.RMSprop)
+densenet121 = _application("DenseNet121", 128, _nesterov)
+efficientnetb0 = _application("EfficientNetB0", 128, keras.optimizers.Adam)
+inceptionv3 = _application("InceptionV3", 139, keras.optimizers.Adam)
+xception = _application("Xception", 128, keras.optimizers.Adam)
+convnexttiny = _application("ConvNeXtTiny", 128, keras.optimizers.AdamW)
