@@ -21,7 +21,7 @@ _USED = 0.97  # of the limit: a schedule that uses as much is not bettered
 _NEAR = 0.02  # of the limit: a given schedule that should be over by less is measured all the same
 _ROOM = 1.02  # times what the smallest known schedule should show: a budget that is said to be enough
 _SECONDS = 1.0  # for each of about ten solves that look for it
-_APART = 1.05  # times what ops one after another should show: with more, none run side by side
+APART = 1.05  # times what ops one after another show: with more, none run side by side
 _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out of memory
 
 
@@ -110,7 +110,7 @@ def fit_metered(
             best = best or BudgetFit(allowed, candidate.result, None, attempt, ran_out)
             search.measured(candidate, allowed + over_by(error, allowed))
             continue
-        if found.expected_bytes > max(allowed, _APART * candidate.expected):
+        if found.expected_bytes > max(allowed, APART * candidate.expected):
             found = step.in_turn(found, allowed)
         shown, now = found.expected_bytes, BudgetFit(allowed, candidate.result, found, attempt)
         if best is None or best.measured is None or shown < best.measured.expected_bytes:

@@ -25,12 +25,11 @@ from checkmate.backends.tf.memory_check import require_room
 from checkmate.errors import CycleError, ProfileError, StepTooLargeError
 from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
+from checkmate.planning.metered import APART
 from checkmate.progress import Progress, Report
 from checkmate.training.neighbour import Learned, carried_over, with_measured
 from checkmate.training.plan import FIRST_RATE, held_by_others, meter_of
 from checkmate.units import format_bytes
-
-_APART = 1.05  # times the peak of ops one after another: with more, none run side by side
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +273,7 @@ class Trials:
         self._turns_tried = True
         other = ReadyStep(self.step.in_turn, ready.schedule)
         less = measure_scheduled(other, self.tensors, costs=False, within=within)
-        if not 0 < _APART * less.peak_bytes < found.peak_bytes:
+        if not 0 < APART * less.peak_bytes < found.peak_bytes:
             return ready, found
         peak, beside = format_bytes(less.peak_bytes), format_bytes(found.peak_bytes)
         sentence = f"ops run one after another, because side by side they hold {beside}, not {peak}"

@@ -309,7 +309,7 @@ def test_ops_run_one_after_another_where_side_by_side_they_show_far_more(
     assert found.fits and len(run) == len(turned) == 1
     # Where they show little more, another schedule is solved for,
     turned.clear()
-    monkeypatch.setattr(metered, "_APART", 2.0)
+    monkeypatch.setattr(metered, "APART", 2.0)
     found, _, run = answered(ALLOWED, [ALLOWED + 1, ALLOWED], in_turn=in_turn)
     assert found.fits and len(run) == 2 and not turned
     # and they run so where none is found.
