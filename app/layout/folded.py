@@ -16,8 +16,8 @@ _LATE = (Phase.BACKWARD, Phase.UPDATE)
 
 @dataclass(frozen=True)
 class Box:
-    """One box of the picture: a group of ops on one rail. ``key``: its group. ``copies``: how many equal
-    blocks it stands for."""
+    """One box of the picture: a group of ops on one rail. ``bytes``: what they write, each once. ``key``: its
+    group. ``copies``: how many equal blocks it stands for."""
 
     column: int
     name: str
@@ -43,7 +43,6 @@ class GroupFrame:
     last: int
     depth: int
     ops: int
-    bytes: int
     key: tuple[int, int]
 
 
@@ -161,8 +160,7 @@ class Folding:
         ops = [op for op, layer in enumerate(self._layer_of) if group.first <= layer < group.last]
         depth = sum(g.first <= group.first and group.last <= g.last for g in around) - 1
         first, last = column_of_layer[group.first], column_of_layer[group.last - 1]
-        size = sum(self._written[op] for op in ops if not self._late[op])
-        return GroupFrame(group.full_name.strip("_/ "), first, last, depth, len(ops), size, group.key)
+        return GroupFrame(group.full_name.strip("_/ "), first, last, depth, len(ops), group.key)
 
 
 def _layers(graph: Graph) -> tuple[list[int], list[str]]:

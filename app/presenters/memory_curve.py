@@ -101,13 +101,18 @@ def repeats_and_first(
 
 
 def live_bytes(layout: GraphLayout, shown: ListedSchedule, step: int) -> NDArray[np.float64]:
-    """The bytes that each box's ops wrote and that are live in ``step``."""
-    timeline = shown.timeline
+    """What each box's ops hold in ``step``: values that they wrote, and the workspace of the op that runs.
+    What that op writes over an input counts as the input still. With the fixed bytes, this is all that is
+    live."""
+    timeline, graph = shown.timeline, shown.graph
     step = min(step, len(timeline.live_bytes) - 1)
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)
-    producers = shown.graph.producer[timeline.buffer_value[alive]]
-    boxes = np.asarray(layout.box_of)[producers]
-    return _sum_per_box(boxes, timeline.buffer_bytes[alive], len(layout.boxes))
+    boxes = np.asarray(layout.box_of)
+    makers = graph.producer[timeline.buffer_value[alive]]
+    live = _sum_per_box(boxes[makers], timeline.buffer_bytes[alive], len(layout.boxes))
+    running = shown.schedule.steps[step]
+    live[boxes[running]] += graph.workspace_bytes[running] - timeline.taken_over[step]
+    return live
 
 
 def locked_shares(layout: GraphLayout, locked: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -31,7 +31,7 @@ from app.views.common.view_models import ViewModels
 from app.views.graph.graph_legend import OVERVIEW_WIDTH, paint_legend, paint_overview
 from app.views.graph.kept_parts import KeptParts, PartPlace, StillPicture
 from app.views.graph.paint import GraphPainter, Part, PlayheadState
-from checkmate.units import format_bytes
+from checkmate.units import format_bytes, plural
 
 _SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
 _RING = 8.0  # around a box, for the mark of the selected one
@@ -361,9 +361,8 @@ class GraphView(QWidget):
         locked = round(float(self._locked[number]) * len(box.ops))
         more = (f"\n{locked} of {len(box.ops)} ops locked by constraints" if locked else "") + more
         return (
-            f"{box.full_name} ({where})\n{writers} {format_bytes(box.bytes)}\n"
-            f"{format_bytes(live)} in memory now, "
-            f"{repeats} recomputation{'s' * (repeats != 1)}{more}"
+            f"{box.full_name} ({where})\n{format_bytes(live)} in memory now, predicted\n"
+            f"{writers} {format_bytes(box.bytes)} in all, {plural(repeats, 'recomputation')}{more}"
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:

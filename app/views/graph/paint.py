@@ -168,7 +168,7 @@ class GraphPainter:
         painter.drawText(space, LEFT, _OPENED + name)
         used = width(_OPENED + frame.name) + 9
         painter.setFont(self.font(12))
-        more = f"{frame.ops} ops · {format_bytes(frame.bytes)}"
+        more = f"{frame.ops} ops"
         if used + painter.fontMetrics().horizontalAdvance(more) < space.width():
             painter.drawText(space.adjusted(used, 0, 0, 0), LEFT, more)
 
@@ -323,7 +323,7 @@ class GraphPainter:
         painter.drawText(QPointF(left, shape.top() + 19), name)
         painter.setFont(self.font(11))
         painter.setPen(self._theme.color("text" if live > 0 else "muted"))
-        painter.drawText(QPointF(left, shape.top() + 34), format_bytes(box.bytes))
+        painter.drawText(QPointF(left, shape.top() + 34), format_bytes(live))
         track = QRectF(left, shape.bottom() - 12, width, 4.5)
         ink(painter, None, self._theme.color("border"))
         painter.drawRoundedRect(track, 2.2, 2.2)
