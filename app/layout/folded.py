@@ -9,7 +9,6 @@ from app.layout.repeats import find_runs
 from checkmate.ir import Graph, Phase
 
 MOST_BOXES = 60
-BOX_WIDTH, BOX_HEIGHT, GAP = 64.0, 56.0, 14.0
 Opened = frozenset[tuple[int, int]]  # the keys of groups
 _LATE = (Phase.BACKWARD, Phase.UPDATE)
 
@@ -28,10 +27,6 @@ class Box:
     key: tuple[int, int]
     can_open: bool
     copies: int = 1
-
-    @property
-    def x(self) -> float:
-        return self.column * (BOX_WIDTH + GAP)
 
 
 @dataclass(frozen=True)
@@ -58,8 +53,9 @@ class GraphLayout:
     columns: int
 
     @property
-    def width(self) -> float:
-        return self.columns * (BOX_WIDTH + GAP) - GAP
+    def frames_deep(self) -> int:
+        """How many frames are inside each other."""
+        return 1 + max((frame.depth for frame in self.frames), default=-1)
 
 
 class Folding:

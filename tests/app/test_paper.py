@@ -56,7 +56,7 @@ def test_the_words_of_an_svg_are_words_and_its_width_is_the_papers(explored) -> 
         (Shows.CURVE, ("MiB", "peak", "budget", "step")),
         (Shows.BOTH, ("R", "S", "operation", "stage")),
         (Shows.FRONTIER, ("keep everything", "not known yet")),
-        (Shows.GRAPH, ("FORWARD", "BACKWARD", "layer0")),
+        (Shows.GRAPH, ("forward →", "backward ←", "layer0")),
     ):
         svg = figures.svg(shows, COLUMN)
         assert all(word in words(svg) for word in said), words(svg)

@@ -5,14 +5,15 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QPainter, QPen
 
-from app.layout.folded import BOX_WIDTH, GraphLayout
+from app.layout.folded import GraphLayout
+from app.layout.rows import Rows
 from app.theme import Theme
 from app.views.common.painting import ink, sized
 from app.views.graph.paint import paint_lock, pointing_left
 
 _LEGEND = (
-    "forward",
-    "backward",
+    "forward →",
+    "backward ←",
     "recomputed",
     "in memory",
     "freed",
@@ -44,9 +45,9 @@ def paint_legend(painter: QPainter, theme: Theme, font: QFont, area: QRectF, loc
 
 def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> None:
     ink(painter, QPen(theme.color("freed"), 1.2), theme.color("panel"))
-    if what == "forward":
+    if what == "forward →":
         ink(painter, QPen(theme.color("forward"), 1.4), theme.color("forward_fill"))
-    elif what == "backward":
+    elif what == "backward ←":
         ink(painter, QPen(theme.color("backward"), 1.4), theme.color("backward_fill"))
         painter.drawPolygon(pointing_left(shape, 4))
         return
@@ -72,29 +73,33 @@ def _legend_sign(painter: QPainter, theme: Theme, what: str, shape: QRectF) -> N
     painter.drawRoundedRect(shape, 3, 3)
 
 
-OVERVIEW_WIDTH, _HEIGHT = 168.0, 46.0
+OVERVIEW_WIDTH, _MOST_HEIGHT = 168.0, 120.0
 
 
 def paint_overview(
     painter: QPainter,
     theme: Theme,
     layout: GraphLayout,
+    rows: Rows,
     live: NDArray[np.float64],
     corner: QPointF,
-    seen: tuple[float, float],
+    seen: QRectF,
 ) -> None:
-    """Its bottom right is at ``corner``. ``live``: bytes of each box; ``seen``: (left, width) in the view."""
-    frame = QRectF(corner.x() - OVERVIEW_WIDTH, corner.y() - _HEIGHT, OVERVIEW_WIDTH, _HEIGHT)
+    """Its bottom right is at ``corner``. ``live``: bytes of each box; ``seen``: what the view shows."""
+    wide, high = rows.size
+    scale = min((OVERVIEW_WIDTH - 16) / wide, _MOST_HEIGHT / high)
+    frame = QRectF(0, 0, OVERVIEW_WIDTH, high * scale + 6)
+    frame.moveBottomRight(corner)
     ink(painter, QPen(theme.color("border"), 1), theme.color("panel"))
     painter.drawRoundedRect(frame, 6, 6)
-    scale = (OVERVIEW_WIDTH - 16) / layout.width
-    painter.setPen(Qt.PenStyle.NoPen)
+    painter.save()
+    painter.setClipRect(frame)
+    painter.translate(frame.left() + 8, frame.top() + 3 + rows.above * scale)
+    painter.scale(scale, scale)
     for number, box in enumerate(layout.boxes):
         role, strength = "backward" if box.backward else "forward", 230 if live[number] > 0 else 80
-        painter.setBrush(theme.color(role, strength))
-        top = frame.top() + (27 if box.backward else 9)
-        painter.drawRect(QRectF(frame.left() + 8 + box.x * scale, top, max(1.0, BOX_WIDTH * scale), 10))
-    left, width = seen
-    view = QRectF(frame.left() + 8 + left * scale, frame.top() + 3, width * scale, _HEIGHT - 6)
-    ink(painter, QPen(theme.color("accent"), 1.5))
-    painter.drawRect(view.intersected(frame))
+        ink(painter, None, theme.color(role, strength))
+        painter.drawRect(QRectF(*rows.corner(box), rows.width, rows.height))
+    ink(painter, QPen(theme.color("accent"), 1.5 / scale))
+    painter.drawRect(seen)
+    painter.restore()

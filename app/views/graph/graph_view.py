@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QKeyEvent,
@@ -20,7 +20,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
 from app.actions import action
-from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, Folding, GraphLayout, GroupFrame, Opened
+from app.layout.folded import MOST_BOXES, Box, Folding, GraphLayout, GroupFrame, Opened
+from app.layout.rows import Rows, most_columns
 from app.models.undo import UndoCommands
 from app.presenters.memory_curve import largest_op, live_bytes, locked_shares, repeats_and_first
 from app.presenters.view_tables import ViewTable, ops_table
@@ -33,12 +34,17 @@ from app.views.graph.kept_parts import KeptParts, PartPlace, StillPicture
 from app.views.graph.paint import GraphPainter, Part, PlayheadState
 from checkmate.units import format_bytes, plural
 
-_SIDE, _ABOVE, _BELOW, _LEGEND = 22.0, 76.0, 60.0, 44.0
+_LEGEND = 34.0
 _RING = 8.0  # around a box, for the mark of the selected one
-_READABLE_COLUMN = 60.0  # pixels
+_MOVES = {  # along the row, and down
+    Qt.Key.Key_Left: (-1, 0),
+    Qt.Key.Key_Right: (1, 0),
+    Qt.Key.Key_Up: (0, -1),
+    Qt.Key.Key_Down: (0, 1),
+}
 _CLOSE = 1.4  # the least scale at which a box is shown that was searched for
+_DEEPEST = 4  # frames inside each other that are opened by themselves
 _ZOOM_STRIDE = 1.25  # of one click on a zoom button
-_SMALLEST_DROP, _LARGEST_DROP = 130.0, 250.0
 
 
 class GraphView(QWidget):
@@ -58,7 +64,9 @@ class GraphView(QWidget):
         self._names = NameCut()
         self._opened: Opened = frozenset()
         self._chosen = False  # the user has opened or closed groups
-        self._scale, self._offset, self._drop = 1.0, QPointF(0, 0), _SMALLEST_DROP
+        self._seen = False  # the groups that are open have been on screen, and stay
+        self._rows = Rows(1, 1, 0)
+        self._scale, self._offset = 1.0, QPointF(0, 0)
         self._fitted = True
         self._still, self._legend = StillPicture(), StillPicture()
         self._edges, self._boxes = KeptParts(), KeptParts()
@@ -90,20 +98,22 @@ class GraphView(QWidget):
     def layout_shown(self) -> GraphLayout | None:
         return self._layout
 
+    @property
+    def _room(self) -> tuple[float, float]:
+        return float(self.width()), self.height() - _LEGEND
+
+    def _rows_of(self, layout: GraphLayout) -> Rows:
+        return Rows.fitting(layout.columns, layout.frames_deep, self._room)
+
     def fit(self) -> None:
         if self._layout is None:
             return
-        depth = max((frame.depth for frame in self._layout.frames), default=-1)
-        above, height = _ABOVE + 22.0 * max(0, depth), self.height() - _LEGEND
-        least = above + _BELOW + 2 * BOX_HEIGHT + _SMALLEST_DROP - BOX_HEIGHT
-        self._scale = max(
-            0.05, min(self.width() / (self._layout.width + 2 * _SIDE + 20), height / least, 1.25)
-        )
-        room = height / self._scale - above - _BELOW - BOX_HEIGHT
-        self._drop = min(_LARGEST_DROP, max(_SMALLEST_DROP, room))
-        left = (self.width() - (self._layout.width + 16) * self._scale) / 2
-        used = above + self._drop + BOX_HEIGHT + _BELOW
-        self._offset = QPointF(left, above * self._scale + max(0.0, (height - used * self._scale) / 2))
+        self._rows = self._rows_of(self._layout)
+        room, (width, height) = self._room, self._rows.size
+        self._scale = self._rows.scale(room)
+        left = (room[0] - width * self._scale) / 2
+        spare = max(0.0, room[1] - height * self._scale) / 2
+        self._offset = QPointF(left, spare + self._rows.above * self._scale)
         self._fitted = True
         self.changed.emit()
         self.update()
@@ -158,14 +168,18 @@ class GraphView(QWidget):
             # The same layers, now with measured costs: the view stays where it is.
             self._lay_out(self._opened)
             return
-        self._chosen = False
+        self._chosen = self._seen = False
         self._open_what_fits()
 
     def _open_what_fits(self) -> None:
-        if self._folding is not None:
-            self._open(
-                self._folding.opened_by_default(max(8, int((self.width() - 2 * _SIDE) / _READABLE_COLUMN)))
-            )
+        if self._folding is None:
+            return
+        for depth in range(1, _DEEPEST):  # frames inside each other take room, so fewer boxes fit
+            most = most_columns(MOST_BOXES // 2, depth, self._room)
+            opened = self._folding.opened_by_default(most)
+            if self._folding.layout(opened).frames_deep <= depth:
+                break
+        self._open(opened)
 
     def _open(self, opened: Opened) -> None:
         self._lay_out(opened)
@@ -175,6 +189,7 @@ class GraphView(QWidget):
         assert self._folding is not None
         self._opened = opened
         self._layout = self._folding.layout(opened)
+        self._rows = self._rows_of(self._layout)
         self._names = NameCut(
             [box.name for box in self._layout.boxes] + [frame.name for frame in self._layout.frames]
         )
@@ -226,7 +241,7 @@ class GraphView(QWidget):
         self.update()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        if not self._chosen and self._fitted:
+        if not self._chosen and not self._seen:
             self._open_what_fits()
         elif self._fitted:
             self.fit()
@@ -237,14 +252,13 @@ class GraphView(QWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, boxes = Qt.Key(event.key()), () if self._layout is None else self._layout.boxes
-        along = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Up: 0, Qt.Key.Key_Down: 0}.get(key)
         box = boxes[max(0, self._selected())] if boxes else None
         if box is not None and key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.open_box(box, every=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
         elif box is not None and key == Qt.Key.Key_Backspace:
             self.fold(self._frame_of(box.column + 0.5))
-        elif box is not None and along is not None:
-            wanted = box.column + along, box.backward != (along == 0)
+        elif box is not None and key in _MOVES:
+            wanted = self._rows.beside(box, *_MOVES[key])
             for other in boxes:
                 if (other.column, other.backward) == wanted:
                     self._select(other)
@@ -331,7 +345,7 @@ class GraphView(QWidget):
 
     def _painter(self) -> GraphPainter:
         assert self._layout is not None
-        return GraphPainter(self._theme.now, self._layout, self._drop, self.font(), self._names)
+        return GraphPainter(self._theme.now, self._layout, self._rows, self.font(), self._names)
 
     def _box_at(self, position: QPointF) -> Box | None:
         if self._layout is None:
@@ -342,7 +356,8 @@ class GraphView(QWidget):
     def _frame_at(self, position: QPointF) -> GroupFrame | None:
         if self._layout is None:
             return None
-        return self._frame_of((position - self._offset).x() / self._scale / (BOX_WIDTH + GAP))
+        point = (position - self._offset) / self._scale
+        return self._frame_of(self._rows.column_at(point.x(), point.y()))
 
     def _frame_of(self, column: float) -> GroupFrame | None:
         assert self._layout is not None
@@ -370,15 +385,16 @@ class GraphView(QWidget):
         if painter.paintEngine().type() == QPaintEngine.Type.Raster:
             painter.fillRect(event.rect(), self._theme.color("panel"))
         if self._layout is not None and len(self._live) == len(self._layout.boxes) == len(self._repeats):
+            self._seen = True
             # A saved picture is sharper than the screen.
             ratio = painter.deviceTransform().m11()
             self._paint_graph(painter, PartPlace.sharp(self._offset, self._scale, self.size(), ratio))
             beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
             self._paint_legend(painter, QRectF(2, 0, self.width() - 4 - beside, self.height() - 2), ratio)
             if not self._fitted:
-                seen = (-self._offset.x() / self._scale, self.width() / self._scale)
+                seen = QRectF(-self._offset / self._scale, QSizeF(self.size()) / self._scale)
                 corner = QPointF(self.width() - 4, self.height() - 2)
-                paint_overview(painter, self._theme.now, self._layout, self._live, corner, seen)
+                paint_overview(painter, self._theme.now, self._layout, self._rows, self._live, corner, seen)
         if self.hasFocus():
             ink(painter, QPen(self._theme.color("accent"), 2))
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)

@@ -7,14 +7,14 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPainterPath, QPen, QPolygonF
 
-from app.layout.folded import BOX_HEIGHT, BOX_WIDTH, GAP, Box, GraphLayout, GroupFrame
+from app.layout.folded import Box, GraphLayout, GroupFrame
+from app.layout.rows import FRAME_HEAD, SIDE, Rows
 from app.presenters.wording import NameCut
 from app.theme import Theme, mixed
 from app.views.common.painting import LEFT, ink, sized
 from checkmate.units import format_bytes
 
-_TIP = 12.0
-_PITCH = BOX_WIDTH + GAP
+_TIP = 8.0
 _BEHIND = 3.0  # between the edges of boxes that stand for equal blocks
 
 
@@ -85,28 +85,24 @@ class _AcrossPart(Part):
 
 
 class GraphPainter:
-    """Paints one layout of the graph. ``drop`` is how far the backward rail lies below the forward one.
-    ``names`` cuts the names of boxes."""
+    """Paints one layout of the graph. ``names`` cuts the names of boxes."""
 
-    def __init__(self, theme: Theme, layout: GraphLayout, drop: float, font: QFont, names: NameCut) -> None:
-        self._theme, self._layout, self._drop, self._family = theme, layout, drop, QFont(font)
+    def __init__(self, theme: Theme, layout: GraphLayout, rows: Rows, font: QFont, names: NameCut) -> None:
+        self._theme, self._layout, self._rows, self._family = theme, layout, rows, QFont(font)
         self._names = names
 
     def rect(self, box: Box) -> QRectF:
-        return QRectF(box.x, self._drop if box.backward else 0.0, BOX_WIDTH, BOX_HEIGHT)
+        return QRectF(*self._rows.corner(box), self._rows.width, self._rows.height)
 
     def still_part(self) -> Part:
-        depth = max((frame.depth for frame in self._layout.frames), default=0)
-        above = 100.0 + 24.0 * (1 + depth)  # the rail's name is above the heads of the frames
-        area = QRectF(-80.0, -above, self._layout.width + 160.0, self._drop + BOX_HEIGHT + 2 * above)
-        return _Still("still", area, (self._layout, self._drop, self._theme), self)
+        area = QRectF(0, -self._rows.above, *self._rows.size).adjusted(-SIDE, -2, SIDE, 2)
+        return _Still("still", area, (self._layout, self._rows, self._theme), self)
 
     def paint_still(self, painter: QPainter) -> None:
         self._frames(painter)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         self._rail_edges(painter)
-        self._fold(painter)
-        self._rail_names(painter)
+        self._turns(painter)
 
     def boxes_in(self, seen: QRectF) -> list[int]:
         grown = seen.adjusted(-_AROUND, -_AROUND, _AROUND, _AROUND)
@@ -116,60 +112,48 @@ class GraphPainter:
         live, repeats, locked = (float(each[number]) for each in (moment.live, moment.repeats, moment.locked))
         started = int(moment.first_step[number]) <= moment.step
         area = self.rect(self._layout.boxes[number]).adjusted(-_MARKS, -_MARKS, _MARKS, _MARKS)
-        looks = self._layout, self._drop, self._theme, live, started, repeats, locked
+        looks = self._layout, self._rows, self._theme, live, started, repeats, locked
         return _BoxPart(number, area, looks, self, number, moment, scale)
 
     def paint_tag(self, painter: QPainter, moment: PlayheadState) -> None:
-        """Name the step below the box that runs."""
+        """Name the step at the box that runs, in the space between forward and backward boxes."""
         if not 0 <= moment.running < len(self._layout.boxes):
             return
         box = self._layout.boxes[moment.running]
-        painter.setFont(self.font(13, bold=True))
-        width = painter.fontMetrics().horizontalAdvance(moment.tag) + 20
+        painter.setFont(self.font(12, bold=True))
+        width = painter.fontMetrics().horizontalAdvance(moment.tag) + 18
         around = self.rect(box)
-        x, y = around.center().x(), around.bottom() + (12.0 if box.backward else 13.0)
-        left = min(max(x - width / 2, -8.0), self._layout.width - width + 8)
-        shape, path = QRectF(left, y, width, 24), QPainterPath()
-        path.addRoundedRect(shape, 12, 12)
-        path.addPolygon(QPolygonF([QPointF(x - 6, y + 1), QPointF(x, y - 6), QPointF(x + 6, y + 1)]))
+        x, edge, away = around.center().x(), around.bottom() + 3.0, 1.0
+        if box.backward:
+            edge, away = around.top() - 3.0, -1.0
+        left = min(max(x - width / 2, -8.0), self._rows.size[0] - width + 8)
+        shape, path = QRectF(left, edge + (5 if away > 0 else -25), width, 20), QPainterPath()
+        path.addRoundedRect(shape, 10, 10)
+        tip, base = QPointF(x, edge), QPointF(x, edge + 6 * away)
+        path.addPolygon(QPolygonF([base - QPointF(5, 0), tip, base + QPointF(5, 0)]))
         ink(painter, None, self._theme.color("playhead"))
         painter.drawPath(path.simplified())
         painter.setPen(self._theme.color("on_playhead"))
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, moment.tag)
 
-    def _rail_names(self, painter: QPainter) -> None:
-        top = -34.0 - 22.0 * (1 + max((frame.depth for frame in self._layout.frames), default=-1))
-        for text, role, y in (
-            ("FORWARD  →", "forward", top),
-            ("BACKWARD  ←", "backward", self._drop + BOX_HEIGHT - top - 4.0),
-        ):
-            painter.setFont(self.font(14, bold=True))
-            painter.setPen(self._theme.color(role))
-            painter.drawText(QPointF(0, y), text)
-
     def _frames(self, painter: QPainter) -> None:
         for frame in self._layout.frames:
-            inset = 7.0 - 2.5 * frame.depth
-            left, right = frame.first * _PITCH - inset, frame.last * _PITCH + BOX_WIDTH + inset
-            head = 46.0 - 20.0 * frame.depth
-            for top, bottom in (
-                (-head, BOX_HEIGHT + 10 - 2 * frame.depth),
-                (self._drop - 10 + 2 * frame.depth, self._drop + BOX_HEIGHT + head - 12),
-            ):
+            for number, (left, top, right, bottom) in enumerate(self._rows.pieces(frame)):
                 ink(painter, QPen(self._theme.color("border"), 1), self._theme.color("raised"))
-                painter.drawRoundedRect(QRectF(left, top, right - left, bottom - top), 9, 9)
-            self._frame_name(painter, frame, QRectF(left + 9, -head + 2, right - left - 18, 18))
+                painter.drawRoundedRect(QRectF(left, top, right - left, bottom - top), 7, 7)
+                space = QRectF(left + 6, top + 1, right - left - 10, FRAME_HEAD)
+                self._frame_name(painter, frame, space, first=number == 0)
 
-    def _frame_name(self, painter: QPainter, frame: GroupFrame, space: QRectF) -> None:
-        painter.setFont(self.font(13, bold=True))
+    def _frame_name(self, painter: QPainter, frame: GroupFrame, space: QRectF, *, first: bool) -> None:
+        painter.setFont(self.font(11, bold=True))
         painter.setPen(self._theme.color("muted"))
         width = painter.fontMetrics().horizontalAdvance
         name = self._names.cut(frame.name, width, space.width() - width(_OPENED))
         painter.drawText(space, LEFT, _OPENED + name)
-        used = width(_OPENED + frame.name) + 9
-        painter.setFont(self.font(12))
+        used = width(_OPENED + frame.name) + 8
+        painter.setFont(self.font(11))
         more = f"{frame.ops} ops"
-        if used + painter.fontMetrics().horizontalAdvance(more) < space.width():
+        if first and used + painter.fontMetrics().horizontalAdvance(more) < space.width():
             painter.drawText(space.adjusted(used, 0, 0, 0), LEFT, more)
 
     def across_parts(self, moment: PlayheadState, seen: QRectF) -> Iterator[Part]:
@@ -181,7 +165,7 @@ class GraphPainter:
             line, held = self._across(a, b), bool(moment.live[source] > 0)
             area = QRectF(line.p1(), line.p2()).adjusted(-_EDGE, 0.0, _EDGE, 0.0)
             if area.intersects(seen):
-                looks = self._layout, self._drop, self._theme, held
+                looks = self._layout, self._rows, self._theme, held
                 yield _AcrossPart((source, target), area, looks, self, line, held)
 
     def paint_across(self, painter: QPainter, line: QLineF, *, held: bool) -> None:
@@ -197,7 +181,7 @@ class GraphPainter:
                 self._edge(painter, boxes[source], boxes[target], held=held)
 
     def _across(self, a: Box, b: Box) -> QLineF:
-        upper, lower = (self.rect(box) for box in ((b, a) if a.backward else (a, b)))
+        upper, lower = sorted((self.rect(a), self.rect(b)), key=QRectF.top)
         return QLineF(upper.center().x(), upper.bottom(), lower.center().x(), lower.top())
 
     def _across_pen(self, *, held: bool, focused: bool) -> QPen:
@@ -211,54 +195,68 @@ class GraphPainter:
         # Qt draws lines of up to one pixel some twenty times as fast.
         painter.setPen(QPen(self._theme.color("freed", 190), min(1.2, 1.0 / painter.transform().m11())))
         for source, target in self._layout.edges:
-            a, b = boxes[source], boxes[target]
-            if a.backward != b.backward:
-                continue
-            if abs(b.column - a.column) == 1:
-                self._arrow(painter, shapes[source], shapes[target], rightward=b.column > a.column)
-            else:
-                self._arc(skips, shapes[source], shapes[target], a, b)
+            if boxes[source].backward == boxes[target].backward:
+                self._rail_edge(painter, skips, boxes[source], boxes[target], shapes[source], shapes[target])
         painter.drawPath(skips)
+
+    def _rail_edge(
+        self, painter: QPainter, skips: QPainterPath, a: Box, b: Box, start: QRectF, end: QRectF
+    ) -> None:
+        next_to, same_row = abs(b.column - a.column) == 1, self._rows.row_of(a) == self._rows.row_of(b)
+        if next_to and same_row:
+            self._arrow(painter, start.right() if b.column > a.column else start.left(), end)
+        elif same_row:
+            self._arc(skips, start, end, a, b)
+        elif next_to:
+            self._to_next_row(painter, start, end)
+        else:
+            self._bend(skips, self._across(a, b))
 
     def _edge(self, painter: QPainter, a: Box, b: Box, *, held: bool) -> None:
         start, end = self.rect(a), self.rect(b)
+        path = QPainterPath()
         if a.backward != b.backward:
             painter.setPen(self._across_pen(held=held, focused=True))
-            line = self._across(a, b)
-            top, bottom = line.p1(), line.p2()
-            bend = (bottom.y() - top.y()) * 0.45
-            path = QPainterPath(top)
-            path.cubicTo(top + QPointF(0, bend), bottom - QPointF(0, bend), bottom)
-            painter.drawPath(path)
-            return
-        painter.setPen(QPen(self._theme.color("freed"), 1.8))
-        if abs(b.column - a.column) == 1:
-            self._arrow(painter, start, end, rightward=b.column > a.column)
-            return
-        path = QPainterPath()
-        self._arc(path, start, end, a, b)
+            self._bend(path, self._across(a, b))
+        else:
+            painter.setPen(QPen(self._theme.color("freed"), 1.8))
+            self._rail_edge(painter, path, a, b, start, end)
         painter.drawPath(path)
 
-    def _arrow(self, painter: QPainter, start: QRectF, end: QRectF, *, rightward: bool) -> None:
-        y = start.center().y()
-        x0, x1 = (start.right(), end.left()) if rightward else (start.left(), end.right())
+    def _bend(self, path: QPainterPath, line: QLineF) -> None:
+        bend = QPointF(0, line.dy() * 0.45)
+        path.moveTo(line.p1())
+        path.cubicTo(line.p1() + bend, line.p2() - bend, line.p2())
+
+    def _arrow(self, painter: QPainter, x0: float, end: QRectF) -> None:
+        y, x1 = end.center().y(), end.left() if x0 <= end.left() else end.right()
         painter.drawLine(QPointF(x0, y), QPointF(x1, y))
-        head = 4.5 if rightward else -4.5
-        painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y - 3.5))
-        painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.5))
+        head = 4.0 if x1 > x0 else -4.0
+        painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y - 3.0))
+        painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.0))
+
+    def _to_next_row(self, painter: QPainter, start: QRectF, end: QRectF) -> None:
+        """Lead out of one row and into the other, as lines of words go on."""
+        rightward = start.left() > end.left()  # from the end of a row
+        y, x0, x1 = start.center().y(), start.right(), start.right() + SIDE - 4
+        if not rightward:
+            x0, x1 = start.left(), start.left() - SIDE + 4
+        painter.drawLine(QPointF(x0, y), QPointF(x1, y))
+        self._arrow(painter, end.left() - SIDE + 4 if rightward else end.right() + SIDE - 4, end)
 
     def _arc(self, path: QPainterPath, start: QRectF, end: QRectF, a: Box, b: Box) -> None:
         """Add a skip connection's curve: the longer, the deeper."""
         below = not a.backward
         edge = start.bottom() if below else start.top()
-        depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * (self._drop - BOX_HEIGHT))
+        depth = min(14.0 + 5.0 * abs(b.column - a.column), 0.42 * self._rows.between)
         shift = 10.0 if end.x() > start.x() else -10.0
         left, right = start.center().x() + shift, end.center().x() - shift
         bend = edge + (depth if below else -depth) * 1.33
         path.moveTo(left, edge)
         path.cubicTo(left + shift, bend, right - shift, bend, right, edge)
 
-    def _fold(self, painter: QPainter) -> None:
+    def _turns(self, painter: QPainter) -> None:
+        """From the last forward box to the first backward one."""
         upper = [box for box in self._layout.boxes if not box.backward]
         lower = [box for box in self._layout.boxes if box.backward]
         if not upper or not lower:
@@ -267,7 +265,7 @@ class GraphPainter:
         start, end = QPointF(a.right(), a.center().y()), QPointF(b.right(), b.center().y())
         painter.setPen(QPen(self._theme.color("freed"), 1.4))
         path = QPainterPath(start)
-        path.cubicTo(start + QPointF(44, 0), end + QPointF(44, 0), end)
+        path.cubicTo(start + QPointF(22, 0), end + QPointF(22, 0), end)
         painter.drawPath(path)
         painter.drawLine(end, end + QPointF(5.5, -3.5))
         painter.drawLine(end, end + QPointF(5.5, 3.5))
@@ -315,22 +313,22 @@ class GraphPainter:
             painter.drawRoundedRect(shape, 7, 7)
 
     def _text(self, painter: QPainter, box: Box, shape: QRectF, live: float) -> None:
-        left = shape.left() + (13 if box.backward else 7)
-        width = shape.right() - left - 5
+        left = shape.left() + (_TIP + 1 if box.backward else 5)
+        width = shape.right() - left - 4
         painter.setPen(self._theme.color("text" if live > 0 else "muted"))
-        painter.setFont(self.font(13, bold=True))
+        painter.setFont(self.font(12, bold=True))
         name = self._names.cut(box.name, painter.fontMetrics().horizontalAdvance, width + 1)
-        painter.drawText(QPointF(left, shape.top() + 19), name)
+        painter.drawText(QPointF(left, shape.top() + 13), name)
+        if live <= 0:
+            return
         painter.setFont(self.font(11))
-        painter.setPen(self._theme.color("text" if live > 0 else "muted"))
-        painter.drawText(QPointF(left, shape.top() + 34), format_bytes(live))
-        track = QRectF(left, shape.bottom() - 12, width, 4.5)
+        painter.drawText(QPointF(left, shape.bottom() - 9), format_bytes(live))
+        track = QRectF(left, shape.bottom() - 6, width, 3)
         ink(painter, None, self._theme.color("border"))
-        painter.drawRoundedRect(track, 2.2, 2.2)
-        share = min(1.0, live / box.bytes) if box.bytes else 0.0
-        if share > 0:
-            painter.setBrush(self._theme.color("held"))
-            painter.drawRoundedRect(QRectF(track.left(), track.top(), max(4.0, width * share), 4.5), 2.2, 2.2)
+        painter.drawRoundedRect(track, 1.5, 1.5)
+        track.setWidth(max(3.0, width * min(1.0, live / box.bytes if box.bytes else 0.0)))
+        painter.setBrush(self._theme.color("held"))
+        painter.drawRoundedRect(track, 1.5, 1.5)
 
     def _badge(self, painter: QPainter, box: QRectF, repeats: int) -> None:
         roles, width = ("panel", "recomputed", "panel"), self._small_width(painter, f"↻{repeats}") + 11

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from app.layout.folded import Box, GroupFrame
+
+GAP = 10.0  # between boxes
+LEGIBLE = 1.0  # the scale at which the smallest words have 11 pixels
+_WIDTH, _MOST_WIDTH, _HEIGHT = 60.0, 100.0, 34.0
+_BETWEEN = (28.0, 8.0)  # from forward boxes to backward ones, where there is room for edges and where not
+_MOST_BETWEEN = 100.0
+_HEAD, _FOOT, FRAME_HEAD = 6.0, 4.0, 14.0
+SIDE = 20.0  # beside the rows, for edges that go on
+_LARGEST = 1.25
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where boxes stand: ``per_row`` columns to a row, with the backward boxes of each column below its
+    forward ones. The origin is the corner of the first forward box. At a scale of one, units are pixels.
+
+    Attributes:
+        depth: how many frames are inside each other.
+        width: of a box, as ``height``.
+        between: from forward boxes to the backward ones below.
+    """
+
+    columns: int
+    per_row: int
+    depth: int
+    width: float = _WIDTH
+    height: float = _HEIGHT
+    between: float = _BETWEEN[-1]
+
+    @classmethod
+    def fitting(cls, columns: int, depth: int, room: tuple[float, float]) -> Rows:
+        """As large as ``room`` (its width and height) lets them be read at once, then as airy."""
+        found = cls(columns, columns, depth)
+        for between in _BETWEEN:
+            choices = {-(-columns // rows) for rows in range(1, columns + 1)}
+            each = [cls(columns, per, depth, between=between) for per in sorted(choices, reverse=True)]
+            found = max(each, key=lambda rows: rows.scale(room))
+            if found.scale(room) >= LEGIBLE:
+                break
+        return found._airy(room)
+
+    @property
+    def count(self) -> int:
+        return -(-self.columns // self.per_row)
+
+    @property
+    def pitch(self) -> float:
+        return self.width + GAP
+
+    @property
+    def above(self) -> float:
+        """From the top of a row to its forward boxes."""
+        return _HEAD + FRAME_HEAD * self.depth
+
+    @property
+    def drop(self) -> float:
+        """From the top of a forward box to that of the backward box below."""
+        return self.height + self.between
+
+    @property
+    def row_height(self) -> float:
+        return self.above + self.drop + self.height + _FOOT
+
+    @property
+    def size(self) -> tuple[float, float]:
+        return self.per_row * self.pitch - GAP, self.count * self.row_height
+
+    def scale(self, room: tuple[float, float]) -> float:
+        """At which all is in the room."""
+        width, height = self.size
+        return max(0.05, min(room[0] / (width + 2 * SIDE), room[1] / height, _LARGEST))
+
+    def _airy(self, room: tuple[float, float]) -> Rows:
+        scale = self.scale(room)
+        pitch = (room[0] / scale - 2 * SIDE + GAP) / self.per_row
+        more = (room[1] / scale - self.size[1]) / self.count
+        return replace(
+            self,
+            width=max(self.width, min(_MOST_WIDTH, pitch - GAP)),
+            between=max(self.between, min(_MOST_BETWEEN, self.between + more)),
+        )
+
+    def row_of(self, box: Box) -> int:
+        return box.column // self.per_row
+
+    def corner(self, box: Box) -> tuple[float, float]:
+        row, at = divmod(box.column, self.per_row)
+        return at * self.pitch, row * self.row_height + (self.drop if box.backward else 0.0)
+
+    def beside(self, box: Box, along: int, down: int) -> tuple[int, bool]:
+        """(column, backward) of the place that is so many boxes further along or down."""
+        row = self.row_of(box)
+        below, backward = divmod(2 * row + box.backward + down, 2)
+        return box.column + along + (below - row) * self.per_row, bool(backward)
+
+    def column_at(self, x: float, y: float) -> float:
+        """The column at a place, with the part of it that is left of the place; negative beside the rows."""
+        row = min(self.count - 1, max(0, int((y + self.above) // self.row_height)))
+        at = x / self.pitch
+        return row * self.per_row + at if 0 <= at < self.per_row else -1.0
+
+    def pieces(self, frame: GroupFrame) -> Iterator[tuple[float, float, float, float]]:
+        """(left, top, right, bottom) of a frame in each row that it goes through."""
+        inset = 4.0 - frame.depth
+        for row in range(frame.first // self.per_row, frame.last // self.per_row + 1):
+            begin = row * self.per_row
+            first, last = (min(max(at - begin, 0), self.per_row - 1) for at in (frame.first, frame.last))
+            top = row * self.row_height - self.above + FRAME_HEAD * frame.depth + 2
+            bottom = row * self.row_height + self.drop + self.height + _FOOT - frame.depth
+            yield first * self.pitch - inset, top, last * self.pitch + self.width + inset, bottom
+
+
+def most_columns(most: int, depth: int, room: tuple[float, float]) -> int:
+    """How many columns, of ``most``, can be read in a room at once, with their edges."""
+    for columns in range(most, 8, -1):
+        found = Rows.fitting(columns, depth, room)
+        if found.between >= _BETWEEN[0] and found.scale(room) >= LEGIBLE:
+            return columns
+    return 8
