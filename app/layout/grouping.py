@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.layout.repeats import BlockRun, block_names, run_name
+from app.layout.repeats import BlockRun, block_names, run_name, shared_start
 from checkmate.ir import Graph, Phase
 
 _TOKEN = re.compile(r"[A-Za-z]+\d*|\d+")
@@ -56,7 +56,8 @@ def group_tree(names: Sequence[str], runs: Sequence[BlockRun] = ()) -> Group:
 def _between(names: Sequence[str], tokens: Sequence[Sequence[int]], first: int, last: int) -> list[Group]:
     if last - first <= _FEW:
         return [Group(names[layer], layer, layer + 1, 0) for layer in range(first, last)]
-    part = Group(f"{names[first]} …", first, last, 0)
+    name = shared_start(names, range(first, last)).rstrip("_/ .-")
+    part = Group(name or f"{names[first]} …", first, last, 0)
     _divide(names, tokens, part, part)
     return [part] if part.children else []
 

@@ -54,7 +54,7 @@ def find_runs(graph: Graph, layer_of: Sequence[int], names: Sequence[str]) -> li
 
 
 def run_name(names: Sequence[str], run: BlockRun) -> str:
-    second, third = (re.split(r"(\d+)", _shared(names, block)) for block in run.blocks()[1:3])
+    second, third = (re.split(r"(\d+)", shared_start(names, block)) for block in run.blocks()[1:3])
     if len(second) == len(third):  # the number that differs is the block's, also in "layer5"
         second = [
             part for part, other in zip(second, third, strict=True) if part == other or not part.isdigit()
@@ -64,13 +64,13 @@ def run_name(names: Sequence[str], run: BlockRun) -> str:
 
 def block_names(names: Sequence[str], run: BlockRun) -> list[str]:
     """Return the name of each block; they differ."""
-    found = [_shared(names, block).rstrip("_/ .-") for block in run.blocks()]
+    found = [shared_start(names, block).rstrip("_/ .-") for block in run.blocks()]
     if len(set(found)) == len(found) and all(found):
         return found
     return [f"{run_name(names, run)} {number}" for number in range(1, run.copies + 1)]
 
 
-def _shared(names: Sequence[str], block: range) -> str:
+def shared_start(names: Sequence[str], block: range) -> str:
     some = [names[layer] for layer in block]
     least, most = min(some), max(some)
     length = next((i for i, letter in enumerate(least) if most[i : i + 1] != letter), len(least))
@@ -143,7 +143,7 @@ class _BlockSearch:
                 cut = run.first + period
                 crossing = {s for layer in range(cut, cut + period) for s in self._sources[layer] if s < cut}
                 crossing = {source for source in crossing if source >= run.first}
-                shared = len(_shared(self.names, run.blocks()[1]))
+                shared = len(shared_start(self.names, run.blocks()[1]))
                 found.append(((len(crossing), -shared, -run.copies, shift), run))
         return min(found, key=lambda one: one[0])[1] if found else None
 

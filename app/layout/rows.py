@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -7,7 +8,8 @@ from app.layout.folded import Box, GroupFrame
 
 GAP = 10.0  # between boxes
 LEGIBLE = 1.0  # the scale at which the smallest words have 11 pixels
-_WIDTH, _MOST_WIDTH, _HEIGHT = 60.0, 100.0, 34.0
+_WIDTH, _MOST_WIDTH, _HEIGHT, LINE = 60.0, 100.0, 34.0, 13.0
+_BESIDE_NAME = 13.0
 _BETWEEN = (28.0, 8.0)  # from forward boxes to backward ones, where there is room for edges and where not
 _MOST_BETWEEN = 100.0
 _HEAD, _FOOT, FRAME_HEAD = 6.0, 4.0, 14.0
@@ -22,7 +24,8 @@ class Rows:
 
     Attributes:
         depth: how many frames are inside each other.
-        width: of a box, as ``height``.
+        width: of a box.
+        lines: of a name in it.
         between: from forward boxes to the backward ones below.
     """
 
@@ -30,20 +33,28 @@ class Rows:
     per_row: int
     depth: int
     width: float = _WIDTH
-    height: float = _HEIGHT
+    lines: int = 1
     between: float = _BETWEEN[-1]
 
     @classmethod
-    def fitting(cls, columns: int, depth: int, room: tuple[float, float]) -> Rows:
-        """As large as ``room`` (its width and height) lets them be read at once, then as airy."""
-        found = cls(columns, columns, depth)
-        for between in _BETWEEN:
-            choices = {-(-columns // rows) for rows in range(1, columns + 1)}
-            each = [cls(columns, per, depth, between=between) for per in sorted(choices, reverse=True)]
-            found = max(each, key=lambda rows: rows.scale(room))
+    def fitting(cls, columns: int, depth: int, room: tuple[float, float], longest: float = 0.0) -> Rows:
+        """As large as ``room`` (its width and height) lets them be read at once, then as airy. ``longest``:
+        the width of the longest name."""
+        choices = {-(-columns // rows) for rows in range(1, columns + 1)}
+        each = [cls(columns, per_row, depth) for per_row in sorted(choices, reverse=True)]
+
+        def largest(lines: int, between: float) -> Rows:
+            made = (replace(rows, lines=lines, between=between) for rows in each)
+            return max(made, key=lambda rows: rows.scale(room))._airy(room)
+
+        found = largest(1, _BETWEEN[0])
+        if longest + _BESIDE_NAME <= found.width and found.scale(room) >= LEGIBLE:
+            return found
+        for lines, between in itertools.product((2, 1) if longest else (1,), _BETWEEN):
+            found = largest(lines, between)
             if found.scale(room) >= LEGIBLE:
                 break
-        return found._airy(room)
+        return found
 
     @property
     def count(self) -> int:
@@ -52,6 +63,11 @@ class Rows:
     @property
     def pitch(self) -> float:
         return self.width + GAP
+
+    @property
+    def height(self) -> float:
+        """Of a box."""
+        return _HEIGHT + LINE * (self.lines - 1)
 
     @property
     def above(self) -> float:

@@ -209,6 +209,7 @@ def timeline_text(name: str, shown: ListedSchedule) -> str:
 
 _MOST = 300  # names that are compared with one; more would hold up the painting
 _CUT, _LAST = "…", "\U0010ffff"
+_WORD_END = re.compile(r"[_/. …-].|[a-z][A-Z]")
 
 
 class NameCut:
@@ -228,6 +229,18 @@ class NameCut:
         if at not in self._cuts:
             self._cuts[at] = self._best(name, width, room)
         return self._cuts[at]
+
+    def lines(self, name: str, most: int, width: Callable[[str], float], room: float) -> list[str]:
+        """The name in one line or, of ``most`` two, in two."""
+        if most == 1 or width(name) <= room:
+            return [self.cut(name, width, room)]
+        text = self.cut(name, width, 2 * room - width("m-"))
+        ends = [at for at in range(1, len(text)) if width(text[:at]) <= room and width(text[at:]) <= room]
+        between_words = [at for at in ends if _WORD_END.match(text[at - 1 : at + 1])]
+        middle = min(between_words or ends, key=lambda at: abs(2 * at - len(text) - 1), default=0)
+        if not middle:
+            return [self.cut(name, width, room)]
+        return [text[:middle] + ("" if between_words else "-"), text[middle:]]
 
     def _best(self, name: str, width: Callable[[str], float], room: float) -> str:
         for letter in {*name, _CUT} - self._widths.keys():

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import re
+import xml.etree.ElementTree as ET
 from dataclasses import replace
+from random import Random
 
 import pytest
 from PySide6.QtCore import QPointF, QRectF
 
 from app.layout.folded import Folding
+from app.layout.grouping import group_tree
+from app.layout.repeats import BlockRun
 from app.layout.rows import LEGIBLE, Rows
 from app.presenters.memory_curve import live_bytes
+from app.presenters.wording import NameCut
+from app.theme import LIGHT
+from app.views.common.view_saver import svg_bytes
+from checkmate.ir import GraphBuilder
+from checkmate.units import parse_bytes
 from tests.app.windows import exploration_of
 from tests.generated_graphs import random_dag, training_dag
 
@@ -28,6 +38,7 @@ def test_the_numbers_of_the_boxes_and_the_fixed_bytes_are_the_live_bytes(seed: i
             assert numbers.sum() + graph.fixed_bytes == shown.timeline.live_bytes[step], step
 
 
+SVG = "{http://www.w3.org/2000/svg}"
 ROOMS = [(900.0, 300.0), (500.0, 180.0), (1560.0, 860.0), (300.0, 900.0)]
 
 
@@ -101,3 +112,60 @@ def test_words_of_a_graph_that_opens_are_read_and_its_boxes_stay_when_the_window
         view.grab()
         assert view.layout_shown.boxes == shown.boxes
         assert view._rows.size[0] * view._scale <= view.width()
+
+
+def test_a_name_without_room_in_one_line_has_two() -> None:
+    random, room = Random(5), 40.0
+    parts = ["conv", "Pool", "transpose", "_", "/", "block", "10", "normalization", "i"]
+    names = ["".join(random.choices(parts, k=random.randint(1, 5))) for _ in range(400)]
+    cut, whole = NameCut(names), 0
+
+    def width(text: str) -> float:
+        return sum(3.0 if letter in "i_/-" else 7.0 for letter in text)
+
+    for name in names:
+        lines = cut.lines(name, 2, width, room)
+        assert len(lines) <= 2 and all(width(line) <= room for line in lines[1:])
+        assert width(lines[0].removesuffix("-")) <= room
+        assert cut.lines(name, 1, width, room) == [cut.cut(name, width, room)]
+        if width(name) <= 2 * room - width("m-"):
+            assert lines == [name] or "".join(lines) == name or lines[0][:-1] + lines[1] == name
+            whole += len(lines) == 2
+    assert whole > 50
+
+
+def test_a_frame_around_one_block_has_its_name() -> None:
+    names = [f"stage1_block1_{part}" for part in ("conv", "bn", "relu", "add", "out")]
+    names += [f"stage1_block{block}_{part}" for block in (2, 3, 4) for part in ("conv", "bn", "relu")]
+    tree = group_tree(names, [BlockRun(5, 3, 3)])
+    assert tree.children[0].name == "stage1_block1"
+    assert tree.children[0].children[0].name == "stage1_block1_conv"
+
+
+def words(view) -> list[str]:
+    """Return what a view says, text by text."""
+    return ["".join(text.itertext()) for text in ET.fromstring(svg_bytes(view, LIGHT)).iter(f"{SVG}text")]
+
+
+def test_names_are_whole_where_two_lines_have_room(window) -> None:
+    window.resize(1600, 980)
+    builder, value = GraphBuilder("long"), list[int]()
+    for number in range(16):
+        new = builder.value(f"v{number}", 2**20)
+        builder.op(f"op{number}", value, [new], group=f"{'abcdefghijklmnop'[number]}x_transpose_of_it")
+        value = [new]
+    window.session.exploration.set_graph(builder.build())
+    view = window.explorer.graph_view
+    said = words(view)
+    assert view._scale >= LEGIBLE and len(view.layout_shown.boxes) == 16
+    assert not any("…" in text for text in said)
+    pairs = {one.removesuffix("-") + other for one, other in itertools.pairwise(said)}
+    assert view._rows.lines == 2 and {box.name for box in view.layout_shown.boxes} <= pairs
+
+
+def test_boxes_say_what_is_live_at_the_playhead(window, chain_open) -> None:
+    view, shown = window.explorer.graph_view, window.session.exploration.shown
+    for step in (0, shown.timeline.peak_step, len(shown.schedule.steps) - 1):
+        window.playhead.seek(step)
+        numbers = [text for text in words(view) if re.fullmatch(r"[\d.]+ [KMG]?i?B", text)]
+        assert sum(map(parse_bytes, numbers)) + shown.graph.fixed_bytes == shown.timeline.live_bytes[step]

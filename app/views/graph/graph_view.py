@@ -8,6 +8,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
+    QFontMetricsF,
     QKeyEvent,
     QMouseEvent,
     QPaintEngine,
@@ -31,7 +32,7 @@ from app.views.common.painting import ink, smooth
 from app.views.common.view_models import ViewModels
 from app.views.graph.graph_legend import OVERVIEW_WIDTH, paint_legend, paint_overview
 from app.views.graph.kept_parts import KeptParts, PartPlace, StillPicture
-from app.views.graph.paint import GraphPainter, Part, PlayheadState
+from app.views.graph.paint import GraphPainter, Part, PlayheadState, name_font
 from checkmate.units import format_bytes, plural
 
 _LEGEND = 34.0
@@ -61,7 +62,7 @@ class GraphView(QWidget):
         self._playhead, self._selection = models.playhead, models.selection
         self._folding: Folding | None = None
         self._layout: GraphLayout | None = None
-        self._names = NameCut()
+        self._names, self._longest = NameCut(), 0.0
         self._opened: Opened = frozenset()
         self._chosen = False  # the user has opened or closed groups
         self._seen = False  # the groups that are open have been on screen, and stay
@@ -103,7 +104,7 @@ class GraphView(QWidget):
         return float(self.width()), self.height() - _LEGEND
 
     def _rows_of(self, layout: GraphLayout) -> Rows:
-        return Rows.fitting(layout.columns, layout.frames_deep, self._room)
+        return Rows.fitting(layout.columns, layout.frames_deep, self._room, self._longest)
 
     def fit(self) -> None:
         if self._layout is None:
@@ -189,10 +190,11 @@ class GraphView(QWidget):
         assert self._folding is not None
         self._opened = opened
         self._layout = self._folding.layout(opened)
+        names = {box.name for box in self._layout.boxes}
+        self._names = NameCut([*names, *(frame.name for frame in self._layout.frames)])
+        width = QFontMetricsF(name_font(self.font())).horizontalAdvance
+        self._longest = max(map(width, names))
         self._rows = self._rows_of(self._layout)
-        self._names = NameCut(
-            [box.name for box in self._layout.boxes] + [frame.name for frame in self._layout.frames]
-        )
         self._on_constraints()
         self._on_shown()
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.layout.folded import Box, GraphLayout, GroupFrame
-from app.layout.rows import FRAME_HEAD, SIDE, Rows
+from app.layout.rows import FRAME_HEAD, LINE, SIDE, Rows
 from app.presenters.wording import NameCut
 from app.theme import Theme, mixed
 from app.views.common.painting import LEFT, ink, sized
@@ -123,9 +123,9 @@ class GraphPainter:
         painter.setFont(self.font(12, bold=True))
         width = painter.fontMetrics().horizontalAdvance(moment.tag) + 18
         around = self.rect(box)
-        x, edge, away = around.center().x(), around.bottom() + 3.0, 1.0
+        x, edge, away = around.center().x(), around.bottom() + 7.0, 1.0
         if box.backward:
-            edge, away = around.top() - 3.0, -1.0
+            edge, away = around.top() - 7.0, -1.0
         left = min(max(x - width / 2, -8.0), self._rows.size[0] - width + 8)
         shape, path = QRectF(left, edge + (5 if away > 0 else -25), width, 20), QPainterPath()
         path.addRoundedRect(shape, 10, 10)
@@ -316,9 +316,10 @@ class GraphPainter:
         left = shape.left() + (_TIP + 1 if box.backward else 5)
         width = shape.right() - left - 4
         painter.setPen(self._theme.color("text" if live > 0 else "muted"))
-        painter.setFont(self.font(12, bold=True))
-        name = self._names.cut(box.name, painter.fontMetrics().horizontalAdvance, width + 1)
-        painter.drawText(QPointF(left, shape.top() + 13), name)
+        painter.setFont(name_font(self._family))
+        measure = painter.fontMetrics().horizontalAdvance
+        for line, text in enumerate(self._names.lines(box.name, self._rows.lines, measure, width + 1)):
+            painter.drawText(QPointF(left, shape.top() + 13 + LINE * line), text)
         if live <= 0:
             return
         painter.setFont(self.font(11))
@@ -332,12 +333,12 @@ class GraphPainter:
 
     def _badge(self, painter: QPainter, box: QRectF, repeats: int) -> None:
         roles, width = ("panel", "recomputed", "panel"), self._small_width(painter, f"↻{repeats}") + 11
-        shape = QRectF(box.right() - width + 8, box.top() - 10, width, 18)
+        shape = QRectF(box.right() - width + 8, box.top() - 13, width, 16)
         self._pill(painter, shape, f"↻{repeats}", roles, 1.5)
 
     def _count(self, painter: QPainter, box: QRectF, copies: int) -> None:
         roles, width = ("muted", "panel", "text"), self._small_width(painter, f"× {copies}") + 9
-        shape = QRectF(box.left() + 3, box.top() - 10, width, 18)  # beside the badge of the box before
+        shape = QRectF(box.left() + 3, box.top() - 13, width, 16)  # beside the badge of the box before
         self._pill(painter, shape, f"× {copies}", roles, 1.2)
 
     def _small_width(self, painter: QPainter, text: str) -> int:
@@ -349,14 +350,21 @@ class GraphPainter:
     ) -> None:
         line, fill, words = map(self._theme.color, roles)
         ink(painter, QPen(line, edge), fill)
-        painter.drawRoundedRect(shape, 9, 9)
+        painter.drawRoundedRect(shape, 8, 8)
         painter.setPen(words)
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
 
-    def font(self, pixels: float, *, bold: bool = False) -> QFont:
-        font = sized(self._family, round(pixels))
+    def font(self, pixels: int, *, bold: bool = False) -> QFont:
+        font = sized(self._family, pixels)
         font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
         return font
+
+
+def name_font(family: QFont) -> QFont:
+    """Of the names in boxes."""
+    font = sized(family, 12)
+    font.setWeight(QFont.Weight.DemiBold)
+    return font
 
 
 def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool) -> None:
