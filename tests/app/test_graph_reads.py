@@ -19,6 +19,7 @@ from app.presenters.memory_curve import live_bytes
 from app.presenters.wording import NameCut
 from app.theme import LIGHT
 from app.views.common.view_saver import svg_bytes
+from app.views.graph import graph_view
 from checkmate.ir import GraphBuilder
 from checkmate.units import parse_bytes
 from tests.app.windows import exploration_of
@@ -169,3 +170,21 @@ def test_boxes_say_what_is_live_at_the_playhead(window, chain_open) -> None:
         window.playhead.seek(step)
         numbers = [text for text in words(view) if re.fullmatch(r"[\d.]+ [KMG]?i?B", text)]
         assert sum(map(parse_bytes, numbers)) + shown.graph.fixed_bytes == shown.timeline.live_bytes[step]
+
+
+def test_an_overview_is_shown_while_something_is_hidden(window, chain_open, monkeypatch) -> None:
+    view, painted = window.explorer.graph_view, list[bool]()
+    monkeypatch.setattr(graph_view, "paint_overview", lambda *_: painted.append(True))
+
+    def has_overview() -> bool:
+        painted.clear()
+        view.grab()
+        return bool(painted)
+
+    assert not has_overview()
+    view.zoom(0.8)
+    assert not has_overview()
+    view.zoom(2.5)
+    assert has_overview()
+    view.fit()
+    assert not has_overview()

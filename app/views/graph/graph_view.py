@@ -36,7 +36,7 @@ from app.views.graph.paint import GraphPainter, Part, PlayheadState, name_font
 from checkmate.units import format_bytes, plural
 
 _LEGEND = 34.0
-_RING = 8.0  # around a box, for the mark of the selected one
+_RING = 4.0  # around a box that comes into view
 _MOVES = {  # along the row, and down
     Qt.Key.Key_Left: (-1, 0),
     Qt.Key.Key_Right: (1, 0),
@@ -105,6 +105,13 @@ class GraphView(QWidget):
 
     def _rows_of(self, layout: GraphLayout) -> Rows:
         return Rows.fitting(layout.columns, layout.frames_deep, self._room, self._longest)
+
+    @property
+    def _hides(self) -> bool:
+        """Whether a part of the graph is out of view."""
+        area = self._painter().area
+        shown = QRectF(area.topLeft() * self._scale + self._offset, area.size() * self._scale)
+        return not QRectF(0, 0, *self._room).adjusted(-1, -1, 1, 1).contains(shown)
 
     def fit(self) -> None:
         if self._layout is None:
@@ -391,9 +398,9 @@ class GraphView(QWidget):
             # A saved picture is sharper than the screen.
             ratio = painter.deviceTransform().m11()
             self._paint_graph(painter, PartPlace.sharp(self._offset, self._scale, self.size(), ratio))
-            beside = 0.0 if self._fitted else OVERVIEW_WIDTH + 8
+            beside = OVERVIEW_WIDTH + 8 if self._hides else 0.0
             self._paint_legend(painter, QRectF(2, 0, self.width() - 4 - beside, self.height() - 2), ratio)
-            if not self._fitted:
+            if self._hides:
                 seen = QRectF(-self._offset / self._scale, QSizeF(self.size()) / self._scale)
                 corner = QPointF(self.width() - 4, self.height() - 2)
                 paint_overview(painter, self._theme.now, self._layout, self._rows, self._live, corner, seen)

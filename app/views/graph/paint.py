@@ -91,11 +91,15 @@ class GraphPainter:
         self._theme, self._layout, self._rows, self._family = theme, layout, rows, QFont(font)
         self._names = names
 
+    @property
+    def area(self) -> QRectF:
+        return QRectF(0, -self._rows.above, *self._rows.size)
+
     def rect(self, box: Box) -> QRectF:
         return QRectF(*self._rows.corner(box), self._rows.width, self._rows.height)
 
     def still_part(self) -> Part:
-        area = QRectF(0, -self._rows.above, *self._rows.size).adjusted(-SIDE, -2, SIDE, 2)
+        area = self.area.adjusted(-SIDE, -2, SIDE, 2)
         return _Still("still", area, (self._layout, self._rows, self._theme), self)
 
     def paint_still(self, painter: QPainter) -> None:
