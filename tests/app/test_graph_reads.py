@@ -9,7 +9,9 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QApplication
 
 from app.layout.folded import Folding
 from app.layout.grouping import group_tree
@@ -188,3 +190,44 @@ def test_an_overview_is_shown_while_something_is_hidden(window, chain_open, monk
     assert has_overview()
     view.fit()
     assert not has_overview()
+
+
+def turn(view, at: QPointF, clicks: int) -> None:
+    """Turn the wheel, away from the user where ``clicks`` are positive."""
+    none, still = Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase
+    angle = QPoint(0, 120 if clicks > 0 else -120)
+    for _ in range(abs(clicks)):
+        place = QPointF(view.mapToGlobal(at.toPoint()))
+        event = QWheelEvent(at, place, QPoint(), angle, Qt.MouseButton.NoButton, none, still, False)
+        QApplication.sendEvent(view, event)
+
+
+def test_the_wheel_opens_a_box_and_folds_it_again(window, qtbot) -> None:
+    window.resize(1600, 980)
+    window.session.exploration.set_graph(training_dag(1, 400))
+    view, opened = window.explorer.graph_view, list[int]()
+    view.grab()
+    before, scale = view.layout_shown, view._scale
+    box = next(box for box in before.boxes if box.can_open and not box.backward)
+    inside = set(box.ops)
+    at = view._painter().rect(box).center() * view._scale + view._offset
+    for _ in range(30):
+        turn(view, at, 1)
+        opened.append(len(view.layout_shown.boxes))
+        if opened[-1] > len(before.boxes):
+            break
+    assert len(opened) > 2 and set(opened[:-1]) == {len(before.boxes)}  # once it is large
+    under = view._box_at(at)
+    assert under is not None and set(under.ops) < inside
+    assert any(frame.key == box.key for frame in view.layout_shown.frames)
+    shown = view.layout_shown
+    turn(view, at, -1)
+    turn(view, at, 1)
+    assert view.layout_shown is shown  # small turns neither fold nor open
+    for _ in range(30):
+        turn(view, at, -1)
+        if view.layout_shown.boxes == before.boxes:
+            break
+    assert view.layout_shown.boxes == before.boxes and set(view._box_at(at).ops) <= inside
+    turn(view, at, -20)
+    assert view.layout_shown.boxes == before.boxes and view._scale < scale  # what was open before stays

@@ -46,12 +46,15 @@ _MOVES = {  # along the row, and down
 _CLOSE = 1.4  # the least scale at which a box is shown that was searched for
 _DEEPEST = 4  # frames inside each other that are opened by themselves
 _ZOOM_STRIDE = 1.25  # of one click on a zoom button
+_OPENS, _OPENED_AT = 2.0, 1.25  # the scales at which the wheel opens a box, and after it
+_FOLDS, _FOLDED_AT = 0.8, 1.5  # and folds it; in between, boxes stay
 
 
 class GraphView(QWidget):
     """Shows the folded graph, and pans, zooms, selects, opens and folds it. Drag pans, the wheel zooms at the
-    pointer, a click selects, a double-click opens or folds a group, and a right-click opens the menu of
-    constraints. Signal ``changed``: the zoom or the open groups are others."""
+    pointer, opens there a box that has become large, and folds it again. A click selects, a double-click
+    opens or folds a group, and a right-click opens the menu of constraints. Signal ``changed``: the zoom or
+    the open groups are others."""
 
     changed = Signal()
 
@@ -66,6 +69,7 @@ class GraphView(QWidget):
         self._opened: Opened = frozenset()
         self._chosen = False  # the user has opened or closed groups
         self._seen = False  # the groups that are open have been on screen, and stay
+        self._zoomed = list[Opened]()  # the groups that each turn of the wheel opened
         self._rows = Rows(1, 1, 0)
         self._scale, self._offset = 1.0, QPointF(0, 0)
         self._fitted = True
@@ -150,12 +154,41 @@ class GraphView(QWidget):
         if not around <= self._opened:
             self._chosen = True
             self._lay_out(self._opened | around)
+        width, height = self._room
+        self._bring(op, QPointF(width / 2, height / 2), max(self._scale, _CLOSE))
+
+    def _bring(self, op: int, at: QPointF, scale: float) -> None:
+        assert self._layout is not None
         box = self._layout.boxes[self._layout.box_of[op]]
-        self._scale, self._fitted = max(self._scale, _CLOSE), False
-        middle = self._painter().rect(box).center()
-        self._offset = QPointF(self.width() / 2, (self.height() - _LEGEND) / 2) - middle * self._scale
+        self._scale, self._fitted = scale, False
+        self._offset = at - self._painter().rect(box).center() * scale
         self.changed.emit()
         self.update()
+
+    def _open_at(self, at: QPointF) -> None:
+        """Open the box at a place. What is inside comes to this place."""
+        box, folding = self._box_at(at), self._folding
+        if folding is None or box is None or not box.can_open:
+            return
+        first, ops = 0 if box.copies > 1 else len(box.ops) // 2, box.ops
+        op = self._selection.op if self._selection.op in ops else ops[first]
+        opened = folding.opening(self._opened, box, op, every=False)
+        self._zoomed.append(opened - self._opened)
+        self._chosen = True
+        self._lay_out(opened)
+        self._bring(op, at, _OPENED_AT)
+
+    def _fold_at(self, at: QPointF) -> None:
+        """Fold what the wheel opened last. The box next to a place comes there."""
+        while self._zoomed and self._layout is not None:
+            groups = self._zoomed.pop()
+            if groups <= self._opened:
+                point, rect = (at - self._offset) / self._scale, self._painter().rect
+                far = [(rect(box).center() - point).manhattanLength() for box in self._layout.boxes]
+                op = self._layout.boxes[int(np.argmin(far))].ops[0]
+                self._lay_out(self._opened - groups)
+                self._bring(op, at, _FOLDED_AT)
+                return
 
     def _on_selection(self, op: int) -> None:
         selected = self._selected()
@@ -177,6 +210,7 @@ class GraphView(QWidget):
             self._lay_out(self._opened)
             return
         self._chosen = self._seen = False
+        self._zoomed.clear()
         self._open_what_fits()
 
     def _open_what_fits(self) -> None:
@@ -257,7 +291,12 @@ class GraphView(QWidget):
         super().resizeEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        self.zoom(1.0015 ** event.angleDelta().y(), event.position())
+        turned, at = event.angleDelta().y(), event.position()
+        self.zoom(1.0015**turned, at)
+        if turned > 0 and self._scale >= _OPENS:
+            self._open_at(at)
+        elif turned < 0 and self._scale <= _FOLDS:
+            self._fold_at(at)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, boxes = Qt.Key(event.key()), () if self._layout is None else self._layout.boxes
