@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.layout.grouping import Group, group_tree, opened_by_default, visible_groups
+from app.layout.grouping import TO, Group, group_tree, opened_by_default, visible_groups
 from app.layout.repeats import find_runs
 from checkmate.ir import Graph, Phase
 
@@ -178,7 +178,7 @@ def _layers(graph: Graph) -> tuple[list[int], list[str]]:
 def _short_name(group: Group, parent: str) -> str:
     name = group.name.removeprefix(parent).strip("_/ ") if parent else group.name
     name = name or group.name
-    return name.rsplit("/", 1)[-1].strip("_ ") or name
+    return TO.join(end.rsplit("/", 1)[-1].strip("_ ") or end for end in name.split(TO))
 
 
 def _edges(graph: Graph, box_of: list[int]) -> tuple[tuple[int, int], ...]:

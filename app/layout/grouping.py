@@ -57,7 +57,7 @@ def _between(names: Sequence[str], tokens: Sequence[Sequence[int]], first: int, 
     if last - first <= _FEW:
         return [Group(names[layer], layer, layer + 1, 0) for layer in range(first, last)]
     name = shared_start(names, range(first, last)).rstrip("_/ .-")
-    part = Group(name or f"{names[first]} …", first, last, 0)
+    part = Group(name or _range_name(names[first], names[last - 1]), first, last, 0)
     _divide(names, tokens, part, part)
     return [part] if part.children else []
 
@@ -127,10 +127,21 @@ def _gathered(runs: list[Group], most: int) -> list[Group]:
         runs = [
             part[0]
             if len(part) == 1
-            else Group(f"{part[0].name} …", part[0].first, part[-1].last, part[0].depth, part)
+            else Group(
+                _range_name(part[0].name, part[-1].name), part[0].first, part[-1].last, part[0].depth, part
+            )
             for part in parts
         ]
     return runs if len(runs) > 1 else []
+
+
+TO = " – "
+
+
+def _range_name(first: str, last: str) -> str:
+    """``stage1/block2 – block4``"""
+    begin, end = first.split(TO)[0], last.split(TO)[-1]
+    return begin + TO + end.removeprefix(shared_start([begin, end], range(2)))
 
 
 def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]]:

@@ -209,7 +209,7 @@ def timeline_text(name: str, shown: ListedSchedule) -> str:
 
 _MOST = 300  # names that are compared with one; more would hold up the painting
 _CUT, _LAST = "…", "\U0010ffff"
-_WORD_END = re.compile(r"[_/. …-].|[a-z][A-Z]")
+_WORD_END = re.compile(r"[_/. …–-].|[a-z][A-Z]")
 
 
 class NameCut:

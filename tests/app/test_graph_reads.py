@@ -145,6 +145,19 @@ def test_a_frame_around_one_block_has_its_name() -> None:
     assert tree.children[0].children[0].name == "stage1_block1_conv"
 
 
+def test_groups_without_a_name_say_from_where_to_where() -> None:
+    found, pending = list[str](), [group_tree([f"net/block{number}/conv" for number in range(40)])]
+    while pending:
+        group = pending.pop()
+        pending += group.children
+        if group.last - group.first > 1:
+            found.append(group.name)
+            assert (
+                group.first == 0 or group.name == f"net/block{group.first}/conv – block{group.last - 1}/conv"
+            )
+    assert len(found) > 10
+
+
 def words(view) -> list[str]:
     """Return what a view says, text by text."""
     return ["".join(text.itertext()) for text in ET.fromstring(svg_bytes(view, LIGHT)).iter(f"{SVG}text")]

@@ -107,9 +107,6 @@ class GraphView(QWidget):
     def _room(self) -> tuple[float, float]:
         return float(self.width()), self.height() - _LEGEND
 
-    def _rows_of(self, layout: GraphLayout) -> Rows:
-        return Rows.fitting(layout.columns, layout.frames_deep, self._room, self._longest)
-
     @property
     def _hides(self) -> bool:
         """Whether a part of the graph is out of view."""
@@ -120,7 +117,8 @@ class GraphView(QWidget):
     def fit(self) -> None:
         if self._layout is None:
             return
-        self._rows = self._rows_of(self._layout)
+        layout = self._layout
+        self._rows = Rows.fitting(layout.columns, layout.frames_deep, self._room, self._longest)
         room, (width, height) = self._room, self._rows.size
         self._scale = self._rows.scale(room)
         left = (room[0] - width * self._scale) / 2
@@ -235,7 +233,7 @@ class GraphView(QWidget):
         self._names = NameCut([*names, *(frame.name for frame in self._layout.frames)])
         width = QFontMetricsF(name_font(self.font())).horizontalAdvance
         self._longest = max(map(width, names))
-        self._rows = self._rows_of(self._layout)
+        self._rows = replace(self._rows, columns=self._layout.columns, depth=self._layout.frames_deep)
         self._on_constraints()
         self._on_shown()
 
