@@ -39,7 +39,7 @@ def test_a_step_is_run_within_its_budget_and_its_export_trains(tmp_path: Path) -
     process = start(tmp_path, "run", *step, "-o", "out", "--json")
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
-    assert "measure: comparing variables and results, same kernels" in err
+    assert "verify: comparing variables and results, same kernels" in err
     report = json.loads(out)
     assert report["ok"] and report["batch_size"] == 16 and report["recomputations"] > 0
     compared, peak = report["gradients"], report["peak_bytes"]

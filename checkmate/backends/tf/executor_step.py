@@ -118,6 +118,7 @@ class ExecutorStep(TfStep, MeteredStep):
             message=f"measuring the scheduled step{what}",
             report=self.report,
             cancelled=self.cancelled,
+            stage="run",
             region=first_region(self.graph, schedule),
             in_turn=folded.in_turn,
             compare_within=(within or self.plain.peak_bytes) if fits else None,

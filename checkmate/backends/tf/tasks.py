@@ -69,6 +69,7 @@ def run_task(
     report: Report,
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
+    stage: str = "measure",
 ) -> dict[str, Any]:
     """Have ``task`` done in a new process, with ``environment`` added; return its answer. Raises:
     StepTooLargeError: the process ended the way processes do when memory runs out. WorkerDiedError: it ended
@@ -77,7 +78,7 @@ def run_task(
         files = TaskFiles(Path(folder))
         files.task.write_text(json.dumps(task), encoding="utf-8")
         files.progress.touch()
-        watched = _Watched(message, _ProgressRelay(files.progress, report), cancelled)
+        watched = _Watched(message, _ProgressRelay(files.progress, report), cancelled, stage)
         output, code = _run(folder, watched, _own_environment(environment), on_cpu=_measures_cpu(task))
         try:
             answer = json.loads(files.answer.read_text(encoding="utf-8"))
@@ -143,13 +144,14 @@ def run_process(
     report: Report,
     cancelled: Cancelled,
     environment: Mapping[str, str] = {},
+    stage: str = "measure",
 ) -> tuple[str, int]:
     """Run ``command`` to its end; return its output (both streams) and its exit code. Its temporary files lie
     in a folder that is removed when it ends, also when it is killed."""
     with _scratch(_own_environment(environment)) as (output, inside):
         child = start_child(command, stdout=output, stderr=subprocess.STDOUT, environment=inside)
         try:
-            code = watch(child, _Watched(message, report, cancelled).look)
+            code = watch(child, _Watched(message, report, cancelled, stage).look)
         finally:
             end_child(child)
         return _text_of(output), code
@@ -174,11 +176,12 @@ class _Watched:
     message: str
     report: Report
     cancelled: Cancelled
+    stage: str
 
     def look(self, seconds: float) -> None:
         if self.cancelled():
             raise CancelledError("cancelled while measuring")
-        self.report(Progress("measure", seconds, None, self.message))
+        self.report(Progress(self.stage, seconds, None, self.message))
 
 
 def _own_environment(added: Mapping[str, str]) -> dict[str, str]:

@@ -73,7 +73,7 @@ class _Compilation(XlaCompilation):
         step, how = self._step, {"steps": steps, "xla": xla.to_json(), "as_written": as_written}
         task = {"do": "compile", "request": step.request.to_json(), **how}
         message = "compiling a step with XLA"
-        found = run_task(task, message=message, report=step.report, cancelled=step.cancelled)
+        found = run_task(task, message=message, report=step.report, cancelled=step.cancelled, stage="compile")
         curve, makers = (np.asarray(found[name], np.int64) for name in ("curve", "steps"))
         memory = XlaMemory(found["arguments"], found["outputs"], found["temp"], curve, makers)
         return StepCompilation(memory, found["seconds"])
@@ -125,6 +125,7 @@ class XlaStep(TfStep, CompiledStep):
             message="measuring the scheduled step, compiled by XLA",
             report=self.report,
             cancelled=self.cancelled,
+            stage="run",
             region=xla.region,
             xla=xla,
         )

@@ -173,6 +173,7 @@ def measure_reloaded(
             report=report,
             cancelled=cancelled,
             environment=only_device(device, os.environ),
+            stage="reload",
         )
         if not answer_file.exists():
             raise error_without_answer("the reloaded step", output, code)

@@ -52,6 +52,7 @@ def measure_fresh(
     message: str,
     report: Report,
     cancelled: Cancelled,
+    stage: str = "measure",
     region: int = 0,
     history: bool = False,
     xla: XlaEmission | None = None,
@@ -82,7 +83,7 @@ def measure_fresh(
         "in_turn": in_turn,
         **({} if xla is None else {"xla": xla.to_json()}),
     }
-    answer = run_task(task, message=message, report=report, cancelled=cancelled)
+    answer = run_task(task, message=message, report=report, cancelled=cancelled, stage=stage)
     sequences = {
         "history": tuple(map(tuple, answer["history"])),
         "curve": tuple(answer.get("curve", ())),
@@ -114,9 +115,12 @@ def compare_fresh(
         report=report,
         cancelled=cancelled,
         environment=EXACT,
+        stage="verify",
     )
     if usual is not None:
         return {"exact": exact, "usual": usual}
     message = f"comparing {what}{where}, {'default kernels' if xla is None else 'compiled by XLA'}"
-    usual = run_task({**task, "do": "compare"}, message=message, report=report, cancelled=cancelled)
+    usual = run_task(
+        {**task, "do": "compare"}, message=message, report=report, cancelled=cancelled, stage="verify"
+    )
     return {"exact": exact, "usual": usual}

@@ -77,7 +77,7 @@ def measure(task: Mapping[str, Any], report: Report) -> Iterator[dict[str, Any]]
     yield found
     if saved is None or found["peak_bytes"] > within:
         return
-    report(Progress("measure", message="comparing it with the plain step, default kernels"))
+    report(Progress("verify", message="comparing it with the plain step, default kernels"))
     with suppress(StepTooLargeError), explain_exhausted_memory("the plain step"):
         (compared_,) = _comparison(step.folded, step.batch, saved, [task["steps"]], None)()
         yield {**found, "compared": compared_}
