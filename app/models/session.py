@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum, auto
@@ -25,7 +26,7 @@ from app.workers.background import Background
 from app.workers.client import DIED, Client
 from checkmate.errors import CheckmateError, OtherStepError
 from checkmate.formats.exploration import SavedExploration, write_exploration
-from checkmate.formats.files import write_bytes
+from checkmate.formats.files import staged_beside, write_bytes
 from checkmate.formats.graph import unpack_graph
 from checkmate.formats.schedule import write_schedule
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
@@ -101,6 +102,7 @@ class Session(QObject):
         self._reporting.failed.connect(self.failed)
         self._working = False  # the device process, on a job
         self._exporting: ListedSchedule | None = None
+        self._directory, self._staged = Path(), set[Path]()  # where to, and what was beside it before
         self._source = _Source.FILE
         self.file: Path | None = None  # where the graph is; None if it is in no file
 
@@ -188,6 +190,9 @@ class Session(QObject):
     def _end_device(self, failure: tuple[str, str] | None = None) -> bool:
         """End the device process and let the solver go on. Return whether the solver was sent the graph."""
         busy, self._working = self.device_busy, False
+        if self._exporting is not None:  # its process may have been ended while it wrote
+            for left in staged_beside(self._directory) - self._staged:
+                shutil.rmtree(left, ignore_errors=True)
         self._source, self._exporting = _Source.FILE, None
         self.device.end()
         waited = self.exploration.passing and self.exploration.asked != self.exploration.opened_at
@@ -299,7 +304,7 @@ class Session(QObject):
         graph = found.graph
         body = pack_solved(graph, found.result())
         self.solving.hold()
-        self._exporting = found
+        self._exporting, self._directory, self._staged = found, directory, staged_beside(directory)
         constraints = found.constrained.constraints
         kept = None if constraints.is_empty else constraints
         self._working = True

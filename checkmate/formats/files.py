@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import gzip
 import io
 import json
@@ -310,6 +311,12 @@ def staging(directory: Path) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def staged_beside(directory: Path) -> set[Path]:
+    """Return the folders of ``staging``. One whose process was killed is left."""
+    unique = "?" * 8  # as tempfile.mkdtemp ends a name: so no folder of another name's export is among them
+    return set(directory.absolute().parent.glob(f".{glob.escape(directory.name)}-{unique}"))
 
 
 def put_in_place(staged: Path, directory: Path) -> None:
