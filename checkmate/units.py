@@ -17,6 +17,7 @@ _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 _FRACTION = re.compile(r"\s*([0-9]*\.[0-9]+)\s*")  # without a unit
 _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 _NEGATIVE = re.compile(r"\s*-\s*[0-9.]")
+_ROOM = 1.02  # times what a step showed: a budget that is said to be enough
 NONE = "–"  # in place of a figure that is not known
 _AS_BUDGETS = "write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
 
@@ -137,6 +138,11 @@ def format_bytes_up(count: int) -> str:
     number, unit = text.split()
     digits = len(number.partition(".")[2])
     return f"{float(number) + 10**-digits:.{digits}f} {unit}"
+
+
+def format_bytes_enough(shown: int) -> str:
+    """Write a budget that is said to be enough for a step that showed, or should show, ``shown`` bytes."""
+    return format_bytes_up(int(shown * _ROOM))
 
 
 def format_bytes_apart(one: int, other: int) -> tuple[str, str]:

@@ -191,7 +191,7 @@ def _draw_page(window: MainWindow, name: str, op: int, *, height: int) -> None:
 
 def draw_export(window: MainWindow) -> None:
     """Draw the dialog that exports."""
-    dialog = ExportDialog(window.session, window)
+    dialog = ExportDialog(window.session, window.theme, window)
     dialog._folder.setText("/home/you/unet-export")
     dialog.show()
     wait(300)

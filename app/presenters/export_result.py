@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import html
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.presenters.wording import as_sentence, strong
+from app.presenters.wording import as_sentence
 from app.state.knowledge import ListedSchedule
 from checkmate.ir import Graph, Schedule
 from checkmate.machine.fault_report import this_machine
 from checkmate.memory.simulate import simulate
-from checkmate.runner import Runner, runner_of
-from checkmate.units import Budget, format_bytes, format_seconds, plural
+from checkmate.runner import JAX, Runner, runner_of
+from checkmate.units import Budget, format_bytes, format_bytes_enough, format_overhead, format_seconds, plural
 
 _CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
+_HOW = "measured", "predicted"
 _ROOM = 1.05  # a step without a schedule is given this much more than it should need
 
 
@@ -41,80 +43,123 @@ def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]
     return f"{100 * share:.0f}%", Budget(share=share)
 
 
-def result_text(report: Mapping[str, Any], directory: Path) -> str:
-    peak, seconds = report["peak_bytes"], report["seconds"]
-    head = f"Written to {directory}, but something is not as promised:"
-    if report["ok"]:
-        head = f"Verified and written to {directory}."
-    problems = _sentences(report["problems"])
-    rows = [
-        (_peak_name(report), _bytes(peak["predicted"]), _bytes(peak["measured"])),
-        ("peak, as the ops request", _bytes(peak["predicted_requested"]), _bytes(peak["measured_requested"])),
-        ("peak after reloading", _bytes(peak.get("reloaded_predicted")), _bytes(peak["reloaded_measured"])),
-        ("a step takes", _seconds(seconds["predicted"]), _seconds(seconds["measured"])),
-        ("the plain step", *_plain(report)),
-    ]
-    gap = "&nbsp;" * 5
-    right = "<td align='right'>"
-    cells = "".join(
-        f"<tr><td>{what}{gap}</td>{right}{predicted}</td>{right}{gap}{strong(measured)}</td></tr>"
-        for what, predicted, measured in rows
+@dataclass(frozen=True)
+class PeakBar:
+    """``how``: whether it was measured or predicted."""
+
+    name: str
+    size: int
+    how: str
+
+
+@dataclass(frozen=True)
+class ExportCard:
+    """``missed``: what is not as promised, and what to do about it. ``lines``: Python that trains with it."""
+
+    missed: tuple[str, ...]
+    bars: tuple[PeakBar, ...]
+    budget_bytes: int
+    facts: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+def export_card(report: Mapping[str, Any], directory: Path) -> ExportCard:
+    """``report``: as in a file. ``directory``: the folder that was written."""
+    runner, budget = runner_of(report.get("settings", {})), report["budget_bytes"]
+    by = "predicted by XLA" if runner.compiled else "predicted"
+    plain, written = _bars(report["peak_bytes"], by, fits=not runner.metered)
+    next_step = (f"try a budget of {format_bytes_enough(written.size)}",) if written.size > budget else ()
+    what = "Gradients" if _of_gradients(report) else "Results"
+    return ExportCard(
+        tuple(map(as_sentence, (*report["problems"], *next_step))),
+        (plain, written),
+        budget,
+        (
+            ("Peak", _peaks(report["peak_bytes"], by)),
+            ("A step", _time(report["seconds"])),
+            (what, _compared(report)),
+            ("Written", f"{directory}, {format_bytes(_size(directory))}"),
+        ),
+        tuple(map(as_sentence, report.get("notes", ()))),
+        _training(report, runner, directory.absolute()),
     )
-    budget = _bytes(report["budget_bytes"])
-    titles = f"<tr><td>budget {budget}</td>{right}predicted</td>{right}{gap}measured</td></tr>"
-    notes = _sentences(report.get("notes", ()))
-    table = f"<table cellspacing='0' cellpadding='2'>{titles}{cells}</table>"
-    return f"{strong(head)}{problems}{table}{_gradients(report)}<br>{notes}"
 
 
-def _sentences(texts: Iterable[str]) -> str:
-    return "".join(f"<br>{html.escape(as_sentence(text))}" for text in texts)
+def _bars(peak: Mapping[str, Any], by: str, *, fits: bool) -> tuple[PeakBar, PeakBar]:
+    """``by``: where a peak is from that was not measured. ``fits``: so that of the plain step may be."""
+    plain, measured = peak["plain_measured"], peak["measured"]
+    largest = {how: max(peak.get(name) or 0 for name in (how, f"reloaded_{how}")) for how in _HOW}
+    before = PeakBar("Plain step", peak["plain_predicted"], by if fits else f"{by}, does not fit")
+    return (
+        before if plain is None else PeakBar("Plain step", plain, "measured"),
+        PeakBar("Exported step", largest["predicted"], by)
+        if measured is None
+        else PeakBar("Exported step", largest["measured"], "measured"),
+    )
 
 
-def _peak_name(report: Mapping[str, Any]) -> str:
-    runner = _runner(report)
-    if not runner.metered:
-        return "peak, as XLA says"
-    return f"peak, {'by XLA and ' if runner.compiled else ''}as the allocator counts"
+def _peaks(peak: Mapping[str, int | None], by: str) -> str:
+    named = {
+        "predicted": by,
+        "measured": "measured",
+        "reloaded_predicted": f"{by} after reloading",
+        "reloaded_measured": "measured after reloading",
+    }
+    sizes = {how: peak.get(name) for name, how in named.items()}
+    return ", ".join(f"{format_bytes(size)} {how}" for how, size in sizes.items() if size is not None)
 
 
-def _runner(report: Mapping[str, Any]) -> Runner:
-    return runner_of(report.get("settings", {}))
+def _time(seconds: Mapping[str, float | None]) -> str:
+    after, before, predicted = (seconds[name] for name in ("measured", "plain_measured", "predicted"))
+    expected = "" if predicted is None else f"; predicted {format_seconds(predicted)}"
+    if after is None:
+        return f"not measured{expected}"
+    beside = "the plain step was not measured"
+    if before is not None:
+        beside = f"the plain step {format_seconds(before)}, so {format_overhead(after, before)}"
+    return f"{format_seconds(after)} measured, {beside}{expected}"
 
 
-def _plain(report: Mapping[str, Any]) -> tuple[str, str]:
-    peak, seconds = report["peak_bytes"], report["seconds"]
-    predicted = _together(peak["plain_predicted"], seconds["plain_predicted"])
-    if peak["plain_measured"] is None and _runner(report).metered:
-        return predicted, "does not fit"
-    return predicted, _together(peak["plain_measured"], seconds["plain_measured"])
+def _of_gradients(report: Mapping[str, Any]) -> bool:
+    return bool(report["gradients"].get("compared", "gradients") == "gradients")
 
 
-def _together(size: int | None, seconds: float | None) -> str:
-    time = "" if seconds is None else format_seconds(seconds)
-    return ", ".join(part for part in (_bytes(size), time) if part)
-
-
-def _gradients(report: Mapping[str, Any]) -> str:
+def _compared(report: Mapping[str, Any]) -> str:
     gradients = report["gradients"]
-    own = gradients.get("compared", "gradients") != "gradients"
     if gradients["equal"] is None:
-        return f"{'Results and variables' if own else 'Gradients'} were not compared."
-    good = "bitwise equal to the plain step's" if gradients["bitwise"] else "equal to the plain step's"
-    batch = gradients.get("batch_size")
+        return "not compared"
+    batch, worst = gradients.get("batch_size"), gradients.get("exact_worst")
+    good = "✗ not the plain step's"
+    if gradients["bitwise"]:
+        good = "✓ bitwise equal to the plain step's"
+    elif gradients["equal"]:
+        most = f": at most {worst['relative_error']:.1e} apart ({worst['name']})" if worst else ""
+        good = f"✓ equal to rounding{most}"
+    after = "" if _of_gradients(report) else f" after {plural(gradients['steps'], 'step')}"
     at = "" if batch in (None, report["batch_size"]) else f" at batch {batch}, where the plain step fits"
-    if own:
-        steps = plural(gradients["steps"], "step")
-        return f"✓ what the step returns and its variables {good} after {steps}{at}"
-    return f"✓ gradients {good}{at}"
+    return f"{good}{after}{at}"
 
 
-def _bytes(size: int | None) -> str:
-    return "" if size is None else format_bytes(size)
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _seconds(seconds: float | None) -> str:
-    return "not known" if seconds is None else format_seconds(seconds)
+def _training(report: Mapping[str, Any], runner: Runner, directory: Path) -> tuple[str, ...]:
+    if runner.backend == JAX:
+        donated = tuple(json.loads((directory / "export.json").read_bytes())["donate_argnums"])
+        step = directory / "step.jax-export"
+        return (
+            "import jax, jax.export, pathlib",
+            f"read = jax.export.deserialize(pathlib.Path({str(step)!r}).read_bytes())",
+            f"step = jax.jit(read.call, donate_argnums={donated})  # it takes what export.json says",
+        )
+    batches = f"batches of {report['batch_size']}" if report["batch_size"] else "batches"
+    return (
+        "import tensorflow as tf",
+        f"model = tf.saved_model.load({str(directory / 'saved_model')!r})",
+        f"for batch in data: found = model.train_step(*batch)  # data: your {batches}, inputs then labels",
+    )
 
 
 _LINES = 40  # of the log

@@ -14,12 +14,11 @@ from checkmate.planning.arranging import arranged
 from checkmate.planning.solving import known_minimum
 from checkmate.progress import Progress, stop_if
 from checkmate.solvers.problem import SolveOptions
-from checkmate.units import format_bytes, format_bytes_up, plural
+from checkmate.units import format_bytes, format_bytes_enough, plural
 
 _MEASUREMENTS, _SOLVES = 4, 6  # of solves: between two measurements
 _USED = 0.97  # of the limit: a schedule that uses as much is not bettered
 _NEAR = 0.02  # of the limit: a given schedule that should be over by less is measured all the same
-_ROOM = 1.02  # times what the smallest known schedule should show: a budget that is said to be enough
 _SECONDS = 1.0  # for each of about ten solves that look for it
 APART = 1.05  # times what ops one after another show: with more, none run side by side
 _OVER = 0.05  # of the budget: how far over a step is taken to be that ran out of memory
@@ -55,7 +54,7 @@ class BudgetFit:
             raise VerificationError(
                 f"after {plural(self.attempts, 'attempt')} the measured peak {format_bytes(shown)} is still "
                 f"over the budget {format_bytes(self.allowed_bytes)}; nothing was written",
-                hint=f"try a budget of {format_bytes_up(int(shown * _ROOM))}",
+                hint=f"try a budget of {format_bytes_enough(shown)}",
             )
         return self.measured
 
@@ -118,7 +117,7 @@ def fit_metered(
         if now.fits:
             return now
         over = format_bytes(shown - allowed)
-        solver.report(Progress("measure", message=f"measured {format_bytes(shown)}, {over} over the budget"))
+        solver.report(Progress("run", message=f"measured {format_bytes(shown)}, {over} over the budget"))
         search.measured(candidate, shown)
     best = best or BudgetFit(allowed, search.last, None, tried, ran_out)
     closest = best.measured and step.in_turn(best.measured, allowed)
@@ -238,7 +237,7 @@ class PredictedSearch:
             self.last = self._solver.solve_above_minimum(self._graph, target)
         except BudgetBelowMinimumError as error:
             if target >= self._allowed:
-                enough = format_bytes_up(int(self._smallest() * _ROOM))
+                enough = format_bytes_enough(self._smallest())
                 hint = f"raise the budget to {enough} (predicted to be enough), or use a smaller batch"
                 raise InfeasibleError(str(error), hint=hint, details=error.details) from error
             return None  # what was taken off for chunks was too much

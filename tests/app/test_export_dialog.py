@@ -2,18 +2,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import psutil
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtWidgets import QLabel, QLineEdit, QProgressBar, QWidget
 
-from app.presenters.export_result import default_budget, result_text
+from app.models.opening import Opened
+from app.presenters.export_result import default_budget, export_card
+from app.presenters.phases import BROKEN, COMING, DONE, PRESENT, PhaseRow, Story, export_phases
 from app.presenters.schedule_rows import grouped
 from app.state.solve import BudgetStanding
+from app.theme import CurrentTheme, ThemeChoice
 from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats.exploration import SavedExploration, read_exploration, write_exploration
@@ -21,16 +28,21 @@ from checkmate.formats.schedule import read_schedule, result_to_json
 from checkmate.ir import SolveResult
 from checkmate.ir.result import MeasuredSchedule
 from checkmate.planning.solving import solve
-from checkmate.processes.messages import Cancel, JobCancelled
+from checkmate.processes.messages import Cancel, JobCancelled, JobFailed, JobProgress
+from checkmate.progress import Progress
 from checkmate.request import ModelRequest
+from checkmate.runner import RUNNERS
 from checkmate.units import Budget
 from checkmate.workers.window_messages import Export, Exported
 from tests.app.windows import button, open_chain, said, training_chain
+from tests.programs import run_python
+from tests.quick_start import QUICK
 from tests.zoo.names import zoo_request
 
 pytest.importorskip("tensorflow")
 MIB = 2**20
 CONVNET = f"{Path(__file__).parents[1].joinpath('tf', 'small_models.py')}:convnet"
+COPY = "Copy the three lines that train with it"
 REQUEST = ModelRequest(CONVNET, batch_size=16, device="cpu", allow_code=True)
 
 
@@ -47,7 +59,7 @@ def profiled(window, exploration, qtbot):
 
 
 def export_dialog(qtbot, session, parent=None) -> ExportDialog:
-    dialog = ExportDialog(session, parent)
+    dialog = ExportDialog(session, CurrentTheme(ThemeChoice.LIGHT), parent)
     qtbot.addWidget(dialog)
     dialog.show()
     return dialog
@@ -86,7 +98,8 @@ def test_device_process_killed_while_it_exports(stages, profiled, qtbot, tmp_pat
     with qtbot.waitSignal(session.device_ended, timeout=600000):
         button(dialog, "Export and verify").click()
     qtbot.waitUntil(lambda: "after reloading" in said(dialog), timeout=5000)
-    assert "gradients bitwise equal to the plain step's" in said(dialog)
+    assert "✓ bitwise equal to the plain step's" in said(dialog)
+    assert [one for one in tmp_path.iterdir() if one != folder] == []  # nor what the killed ones staged
     written = read_schedule(folder / "schedule.json", shown.graph)
     assert written.schedule.steps.tolist() == shown.schedule.steps.tolist()
     measured = session.exploration.measured_shown
@@ -140,6 +153,10 @@ def test_a_schedule_that_measures_over_the_budget_is_replaced(profiled, qtbot, t
     measured = exploration.measured_shown
     assert measured is not None and max(measured.live_bytes) == report["peak_bytes"]["measured_requested"]
     assert "replaced it" in said(dialog)
+    button(dialog, COPY).click()
+    data = f"import runpy; data = runpy.run_path({str(folder / 'train_example.py')!r})['batches'](2, 0)\n"
+    program = f"{data}{QGuiApplication.clipboard().text()}print(float(found['loss']) > 0)"
+    assert run_python("-c", program, **QUICK).stdout.splitlines()[-1] == "True"
 
 
 def a_report(steps: int, **changes: object) -> dict:
@@ -267,6 +284,7 @@ def test_return_in_a_field_begins_the_export(exporting, qtbot, tmp_path: Path) -
     folder, _ = dialog.findChildren(QLineEdit)
     folder.setText(str(tmp_path / "out"))
     qtbot.keyClick(folder, Qt.Key.Key_Return)  # opened the folder chooser before
+    qtbot.keyClick(dialog.focusWidget() or dialog, Qt.Key.Key_Return)  # held too long, and pressed Cancel
     assert len(sent) == 1
     session.device._on_received(JobCancelled(sent[-1].job))
 
@@ -288,6 +306,8 @@ def test_the_written_schedule_is_shown_with_its_measurements(exporting, qtbot, w
     assert exploration.measured_shown.peak_bytes == 21 * MIB
     for word in ("21.0 MiB", "20.0 MiB", "600 ms", "500 ms", "One note.", "bitwise equal"):
         assert word in said(dialog)
+    for word in ("Plain step 41.0 MiB measured", "Exported step 22.0 MiB measured", "budget 30.0 MiB"):
+        assert any(word in part.accessibleName() for part in dialog.findChildren(QWidget))
     assert {"predicted", "measured"} <= named(curve) and curve._measured.isVisible()
     assert max(curve._measured.yData) * curve._size == 7 * MIB
     # Another schedule was not run, so nothing is said of it.
@@ -302,17 +322,190 @@ def test_the_written_schedule_is_shown_with_its_measurements(exporting, qtbot, w
     assert curve._measured.isVisible()
 
 
-def test_a_plain_step_that_does_not_fit_is_reported() -> None:
+def seen(dialog: ExportDialog) -> str:
+    return " ".join(one.text() for one in dialog.findChildren(QLabel) if one.isVisible())
+
+
+def story(dialog: ExportDialog) -> list[str]:
+    """The phases as they are listed, each with its mark."""
+    lines = [one for one in dialog.findChildren(QLabel, "phase") if one.isVisible()]
+    return [re.sub("<[^>]*>", "", one.text()).replace("\u00a0\u00a0", " ") for one in lines]
+
+
+LOADED = ["✓ Load the model", "✓ Trace the training step", "✓ Measure the plain step"]
+REST = ["○ Compare gradients, write the SavedModel", "○ Reload and measure it, with TensorFlow alone"]
+
+
+def test_an_export_is_told_phase_by_phase(exporting, qtbot, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, sent, _ = exporting
+    now = [100.0]
+    monkeypatch.setattr("app.views.common.phase_list.time.monotonic", lambda: now[0])
+    dialog = export_dialog(qtbot, session)
+    assert story(dialog) == []
+    button(dialog, "Export and verify").click()
+
+    def tell(stage: str, at: float, done: float = 0.0, total: float | None = None) -> None:
+        now[0] = at
+        session.device._on_received(JobProgress(sent[0].job, Progress(stage, done, total, f"now {stage}")))
+
+    tell("trace", 102.0)
+    tell("fold", 103.0)  # of the same phase
+    tell("measure", 107.0)
+    assert story(dialog) == [*LOADED[:2], "● Measure the plain step", "○ Measure the schedule", *REST]
+    bar = dialog.findChild(QProgressBar)
+    assert bar.value() / bar.maximum() == pytest.approx(2 / 6, abs=1e-3)
+    assert "Phase 3 of 6: now measure" in seen(dialog)
+    tell("measure", 110.0, 1.0, 2.0)
+    assert bar.value() / bar.maximum() == pytest.approx(2.5 / 6, abs=1e-3)
+    tell("run", 112.0)
+    tell("solve", 120.0)  # it was over the budget
+    tell("run", 121.0)
+    tell("verify", 130.0)
+    tell("export", 131.0)  # while it is compared
+    tell("verify", 132.0)
+    done = "✓ Measure the schedule", "✓ Solve for a smaller schedule", "✓ Measure the schedule, attempt 2"
+    assert story(dialog) == [*LOADED, *done, REST[0].replace(COMING, PRESENT), REST[1]]
+    assert bar.value() / bar.maximum() == pytest.approx(6 / 8, abs=1e-3)
+    seconds = [one.text() for one in dialog.findChildren(QLabel, "muted") if one.text().endswith(" s")]
+    assert seconds == ["2 s", "5 s", "5 s", "8 s", "1 s", "9 s", "2 s"]
+    session.device._on_received(JobCancelled(sent[0].job))
+    assert REST[0].replace(COMING, BROKEN) in story(dialog)
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=lambda runner: runner.by or "executor")
+def test_a_story_of_any_reports_has_one_present_phase_and_a_true_share(runner) -> None:
+    draw, phases = Random(7), export_phases(runner)
+    stages = [stage for phase in phases for stage in phase.stages]
+    for _ in range(200):
+        told, heard = Story(phases, ((0, 0.0),)), draw.choices([*stages, "unknown"], k=draw.randrange(40))
+        for at, stage in enumerate(heard, 1):
+            told = told.told(stage, draw.choice((0, 1, 3)), draw.choice((0, 3)), float(at))
+            assert stage == "unknown" or stage in phases[told.begun[-1][0]].stages
+        rows = told.rows(len(heard) + 1.0)
+        (present,) = (number for number, row in enumerate(rows) if row.mark == PRESENT)
+        assert {row.mark for row in rows[:present]} <= {DONE} and present < 13
+        assert rows[present + 1 :] == [PhaseRow(COMING, phase.title) for phase in told.coming]
+        assert 0 <= told.finished <= 1 and (told.finished < 1 or told.share == 1)
+        assert sum(float(row.seconds[:-2]) for row in rows[: present + 1]) == len(heard) + 1
+
+
+@pytest.mark.parametrize(
+    "stage", ["", *(stage for phase in export_phases(RUNNERS[0]) for stage in phase.stages)]
+)
+def test_cancel_is_told_in_every_phase(exporting, qtbot, tmp_path: Path, stage: str) -> None:
+    session, sent, _ = exporting
+    dialog = export_dialog(qtbot, session)
+    folder, earlier = tmp_path / "out", [tmp_path / ".out-begun_it"]
+    earlier[0].mkdir()
+    dialog.findChildren(QLineEdit)[0].setText(str(folder))
+    button(dialog, "Export and verify").click()
+    staged = Path(tempfile.mkdtemp(prefix=".out-", dir=tmp_path))  # as a process leaves that is killed
+    earlier += [Path(tempfile.mkdtemp(prefix=f".{other}-", dir=tmp_path)) for other in ("out-old", "out-2")]
+    if stage:
+        session.device._on_received(JobProgress(sent[0].job, Progress(stage, message="at work")))
+    if stage == "solve":  # the attempt before
+        folder.mkdir()
+        (folder / "report.json").write_text("{}")
+    button(dialog, "Cancel").click()
+    assert isinstance(sent[1], Cancel) and "Cancelling." in seen(dialog) and dialog.isVisible()
+    dialog.close()
+    assert dialog.isVisible() and len(sent) == 2 and not button(dialog, "Cancelling…").isEnabled()
+    session.device.give_up()  # it does not answer
+    assert button(dialog, "Close").isEnabled() and button(dialog, "Export and verify").isEnabled()
+    what = f"{folder} holds the attempt before" if stage == "solve" else "Nothing was written."
+    assert "Cancelled." in seen(dialog) and what in seen(dialog) and "Not exported" not in seen(dialog)
+    assert not staged.exists() and all(one.exists() for one in earlier)
+
+
+def test_what_ends_an_export_is_not_confused(exporting, qtbot, window) -> None:
+    session, sent, _ = exporting
+    dialog = export_dialog(qtbot, session)
+    start = button(dialog, "Export and verify")
+    start.click()
+    session.failed.emit("cannot write the report", "choose another place")  # which is no part of the export
+    assert "report" not in seen(dialog) and not start.isEnabled()
+    session.device._on_received(
+        JobFailed(sent[-1].job, "ExportError", "the <disk> is full", "free some space")
+    )
+    assert "Not exported. The &lt;disk&gt; is full." in seen(dialog) and "Free some space." in seen(dialog)
+    assert "ancelled" not in seen(dialog) and start.isEnabled()
+    start.click()
+    assert "full" not in seen(dialog)
+    session._on_opened(Opened.of(training_chain(4)))
+    assert "because another graph was opened" in seen(dialog) and "ancelled" not in seen(dialog)
+
+
+def test_a_missed_budget_comes_first_with_what_to_do(exporting, qtbot, monkeypatch, tmp_path) -> None:
+    session, _, answer = exporting
+    dialog = export_dialog(qtbot, session)
+    dialog.findChildren(QLineEdit)[0].setText(str(tmp_path / "my out"))
+    button(dialog, "Export and verify").click()
+    result = smaller(session)
+    over = ["the reloaded step's measured peak is over"]
+    report = a_report(len(result.schedule.steps), ok=False, problems=over)
+    report["peak_bytes"]["reloaded_measured"] = 33 * MIB
+    answer(result, report)
+    assert [one.text() for one in dialog.findChildren(QLabel, "problem")] == [
+        "The reloaded step's measured peak is over.",
+        "Try a budget of 33.7 MiB.",
+    ]
+    assert story(dialog) == [] and button(dialog, "Export and verify").isVisible()
+    button(dialog, COPY).click()
+    lines = QGuiApplication.clipboard().text().splitlines()
+    documented = Path(__file__).parents[2].joinpath("docs", "pages", "tutorial", "export.md").read_text()
+    assert lines[1] == f"model = tf.saved_model.load({str(tmp_path / 'my out' / 'saved_model')!r})"
+    assert 'model = tf.saved_model.load("out/saved_model")' in documented
+    assert "train_step(*inputs, *labels)" in documented and "model.train_step(*batch)" in lines[2]
+    assert len(lines) == 3 and compile("\n".join(lines), "", "exec")
+    opened: list[str] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: bool(opened.append(url.toLocalFile())))
+    button(dialog, "Open folder").click()
+    assert opened == [str(tmp_path / "my out")]
+    dialog._budget.setText("34 MiB")
+    button(dialog, "Export and verify").click()
+    assert "Try a budget" not in seen(dialog)
+    report = a_report(len(result.schedule.steps), budget_bytes=34 * MIB)
+    answer(result, report)
+    assert not button(dialog, "Export and verify").isVisible() and button(dialog, "Close").isVisible()
+
+
+def test_a_plain_step_that_does_not_fit_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "graph.json").write_bytes(bytes(3 * 2**20))
     report = a_report(3)
     report["peak_bytes"]["plain_measured"] = report["seconds"]["plain_measured"] = None
     report["gradients"]["batch_size"] = 4
-    said = result_text(report, Path("out"))
-    assert "does not fit" in said and "at batch 4, where the plain step fits" in said
-    assert "written to out." in said
+    card = export_card(report, tmp_path)
+    facts = dict(card.facts)
+    assert [(bar.size, bar.how) for bar in card.bars] == [
+        (40 * MIB, "predicted, does not fit"),
+        (22 * MIB, "measured"),
+    ]
+    assert "at batch 4, where the plain step fits" in facts["Gradients"] and card.missed == ()
+    assert facts["Written"] == f"{tmp_path}, 3.00 MiB" and facts["A step"].startswith("600 ms measured")
     report["gradients"] = {"equal": None, "bitwise": None, "batch_size": None}
+    report["seconds"]["measured"] = None
     report |= {"ok": False, "problems": ["the gradients were <not> compared"]}
-    said = result_text(report, Path("out"))
-    assert "Gradients were not compared." in said and "&lt;not&gt;" in said and "not as promised" in said
+    card = export_card(report, tmp_path)
+    facts = dict(card.facts)
+    assert facts["Gradients"] == "not compared" and facts["A step"] == "not measured; predicted 500 ms"
+    assert card.missed == ("The gradients were <not> compared.",)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"equal": True, "bitwise": True}, "✓ bitwise equal to the plain step's"),
+        (
+            {"equal": True, "bitwise": False, "exact_worst": {"name": "a/b", "relative_error": 2e-7}},
+            "✓ equal to rounding: at most 2.0e-07 apart (a/b)",
+        ),
+        ({"equal": True, "bitwise": False}, "✓ equal to rounding"),
+        ({"equal": False, "bitwise": False}, "✗ not the plain step's"),
+        ({"equal": None, "bitwise": None}, "not compared"),
+    ],
+)
+def test_what_was_compared_is_said_as_it_was_found(found: dict, words: str) -> None:
+    assert dict(export_card(a_report(3, gradients=found), Path("none")).facts)["Gradients"] == words
 
 
 def test_an_impossible_measurement_in_a_file_is_refused(tmp_path: Path) -> None:

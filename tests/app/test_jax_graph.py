@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.presenters.commands import OnScreen, as_commands, as_python
-from app.presenters.export_result import result_text
+from app.presenters.export_result import export_card
 from app.presenters.wording import why_other_backend
 from checkmate.ir import Graph
 from checkmate.request import ModelRequest
@@ -72,7 +72,7 @@ def test_commands_and_python_name_the_backend() -> None:
     assert text.index('os.environ["KERAS_BACKEND"] = "jax"') < text.index("import checkmate")
 
 
-def test_what_was_exported_is_told_by_xla_s_numbers() -> None:
+def test_what_was_exported_is_told_by_xla_s_numbers(tmp_path: Path) -> None:
     peaks = {
         "predicted": 2**20,
         "predicted_requested": 2**20,
@@ -92,6 +92,13 @@ def test_what_was_exported_is_told_by_xla_s_numbers() -> None:
         "batch_size": 64,
         "settings": {"framework": "jax", "target": "xla"},
     }
-    text = result_text(report, Path("out"))
-    assert "peak, as XLA says" in text and "does not fit" not in text
-    assert "bitwise equal to the plain step's after 1 step" in text and "1.2" in text
+    (tmp_path / "export.json").write_text('{"donate_argnums": [0]}')
+    card = export_card(report, tmp_path)
+    assert [(bar.size, bar.how) for bar in card.bars] == [
+        (2**21, "predicted by XLA"),
+        (2**20, "predicted by XLA"),
+    ]
+    facts = dict(card.facts)
+    assert "bitwise equal to the plain step's after 1 step" in facts["Results"] and "1.2" in facts["A step"]
+    read = f"pathlib.Path({str(tmp_path / 'step.jax-export')!r}).read_bytes()"
+    assert read in card.lines[1] and "donate_argnums=(0,)" in card.lines[2]

@@ -124,16 +124,16 @@ def test_the_curve_of_a_solve_that_costs_nothing_extra_has_readable_ticks(window
 
 def test_each_step_of_a_profile_has_its_seconds(qtbot, monkeypatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("app.views.window.start_page.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("app.views.common.phase_list.time.monotonic", lambda: now[0])
     page = ProfilingPanel()
     qtbot.addWidget(page)
     page.begin("unet")
     now[0] = 103.0
-    page.show_progress("trace", "tracing", 0, 0)
+    page.phases.show_progress("trace", "tracing", 0, 0)
     now[0] = 110.0
-    page.show_progress("measure", "run 1", 1, 4)
+    page.phases.show_progress("measure", "run 1", 1, 4)
     now[0] = 112.0
-    page.show_progress("measure", "run 2", 2, 4)
+    page.phases.show_progress("measure", "run 2", 2, 4)
     seconds = [label.text() for label in page.findChildren(QLabel) if label.text().endswith(" s")]
     assert seconds == ["3 s", "7 s", "0 s", "2 s"]
 

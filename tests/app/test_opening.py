@@ -111,7 +111,7 @@ def test_a_closed_export_dialog_keeps_no_graph(window, qtbot, tmp_path: Path) ->
     with qtbot.waitSignal(window.session.exploration.graph_changed, timeout=20000):
         window.open(str(tmp_path / "g.json"))
     graph = weakref.ref(window.session.exploration.graph)
-    dialog = ExportDialog(window.session, window)
+    dialog = ExportDialog(window.session, window.theme, window)
     dialog.open()
     dialog.reject()
     write_graph(tmp_path / "h.json", training_chain(8))

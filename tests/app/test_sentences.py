@@ -44,7 +44,7 @@ def test_the_export_asks_for_the_budget_as_the_panel_writes_it(window, qtbot) ->
     sizes = itertools.count(2 * exploration.plain.peak_bytes)
     budget = next(size for size in sizes if parse_bytes(format_bytes(size)) < size)
     exploration.set_budget(budget)
-    dialog = ExportDialog(window.session, window)
+    dialog = ExportDialog(window.session, window.theme, window)
     assert dialog._budget.text() == f"{panel._figure.text()} {panel._unit.text()}" == format_bytes(budget)
     assert dialog._asked().bytes_ == budget
 
@@ -58,7 +58,7 @@ def test_a_schedule_without_repeats_costs_nothing_more(window, qtbot) -> None:
     assert plain.overhead == 0.0 and math.copysign(1.0, plain.overhead) > 0
     found = dataclasses.replace(plain, point=dataclasses.replace(plain.point, cost=plain.cost * (1 - 1e-15)))
     assert found.cost < plain.cost and f"{found.overhead:+.1f}" == "+0.0"
-    dialog = ExportDialog(window.session, window)
+    dialog = ExportDialog(window.session, window.theme, window)
     said = [label.text() for label in dialog.findChildren(QLabel)]
     assert f"Peak {format_bytes(plain.peak_bytes)} predicted, +0\u00a0% step cost" in said
 

@@ -222,7 +222,7 @@ class MainWindow(BaseWindow):
         on(self._allow_export, exploration.passing_changed, exploration.standing_changed)
         exploration.shown_changed.connect(self._on_shown)
         self.playhead.told.connect(self._on_step)
-        session.progressed.connect(self._start.work.show_progress)
+        session.progressed.connect(self._start.work.phases.show_progress)
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)
         session.step_changed.connect(
@@ -358,7 +358,7 @@ class MainWindow(BaseWindow):
 
     def ask_export(self) -> None:
         if self._export.isEnabled():
-            ExportDialog(self.session, self).open()
+            ExportDialog(self.session, self.theme, self).open()
         else:
             self.say(f"Not exported. {self._export.toolTip()}")
 

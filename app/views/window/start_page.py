@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
-    QProgressBar,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -18,11 +16,13 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.recovery import Explored
+from app.presenters.phases import PROFILE
 from app.presenters.start import curve_words, facts, outline
-from app.presenters.wording import as_sentence, strong
+from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.painting import ink, sized, smooth
 from app.views.common.panel import Panel
+from app.views.common.phase_list import PhaseList
 from app.views.common.texts import ElidedLabel, WrappedLabel
 from app.views.common.widgets import (
     NO_EDGES,
@@ -34,7 +34,6 @@ from app.views.common.widgets import (
     label,
     push_button,
 )
-from app.workers.background import every
 from checkmate.catalog.samples import SAMPLES, ShownSample, shown_samples
 
 _WIDE, _NARROW, _BESIDE = 940, 560, 12  # pixels
@@ -150,7 +149,7 @@ class StartPage(QScrollArea):
         self.back.show()
 
     def show_start(self) -> None:
-        self.work.end()
+        self.work.phases.end()
         self.work.setVisible(False)
         self._begin.setVisible(True)
 
@@ -161,31 +160,16 @@ class StartPage(QScrollArea):
         self._problem.setVisible(True)
 
 
-_STAGES = ("load", "trace", "fold", "measure")
-_TITLES = {
-    "load": "Start TensorFlow and load the model",
-    "trace": "Trace the training step",
-    "fold": "Fold it into a graph",
-    "measure": "Measure every op on this device",
-}
-
-
 class ProfilingPanel(Panel):
-    """Lists the steps of a profile with the seconds they take. Signals: ``cancel_wanted``."""
+    """Lists the phases of a profile. Signals: ``cancel_wanted``."""
 
     cancel_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__("Profiling")
-        self._steps = [(label(""), label("", muted=True)) for _ in _STAGES]
-        for step, seconds in self._steps:
-            self.body.addLayout(in_row((step, 1), seconds))
-        self._bar = QProgressBar(textVisible=False)
+        self.phases = PhaseList()
         self._cancel = push_button("Cancel", self._on_cancel)
-        fill(self.body, self._bar, in_row(self._cancel, None))
-        self._began: dict[int, float] = {}  # when each step began
-        self._reached, self._message = 0, ""
-        self._clock = every(self, 500, self._show_steps)
+        fill(self.body, self.phases, in_row(self._cancel, None))
 
     def _on_cancel(self) -> None:
         # An import of TensorFlow cannot be interrupted: the process ends within two seconds.
@@ -197,34 +181,7 @@ class ProfilingPanel(Panel):
         self._cancel.setEnabled(True)
         self._cancel.setText("Cancel")
         self.note.setText(Path(name).name)
-        self._began.clear()
-        self.show_progress("load", "", 0, 0)
-        self._clock.start()
-
-    def end(self) -> None:
-        self._clock.stop()
-
-    def show_progress(self, stage: str, message: str, done: float, total: float) -> None:
-        reached = _STAGES.index(stage) if stage in _STAGES else 0
-        now = time.monotonic()
-        for number in range(len(self._began), reached + 1):
-            self._began[number] = now
-        self._reached, self._message = reached, message
-        self._bar.setRange(0, int(total))
-        self._bar.setValue(int(done))
-        self._show_steps()
-
-    def _show_steps(self) -> None:
-        now, reached = time.monotonic(), _STAGES[self._reached]
-        for number, (name, (line, seconds)) in enumerate(zip(_STAGES, self._steps, strict=True)):
-            mark = "✓" if number < self._reached else "●" if number == self._reached else "○"
-            # Of the other steps, what is reported says no more than the title does.
-            more = f": {self._message}" if name == reached == "measure" and self._message else ""
-            text = f"{mark}\u00a0\u00a0{_TITLES[name]}{more}"  # spaces that rich text keeps too
-            line.setText(strong(text) if number == self._reached else text)
-            began = self._began.get(number)
-            end = self._began.get(number + 1, now)
-            seconds.setText("" if began is None else f"{end - began:.0f} s")
+        self.phases.begin(PROFILE)
 
 
 _SIDE = 12  # pixels
