@@ -350,11 +350,11 @@ VIEW_KEYS: tuple[ViewKeys, ...] = (
     ViewKeys("Memory curve, R, S", ("W", "S"), "Show fewer steps, or more"),
     ViewKeys("Memory curve, R, S", ("A", "D"), "Go back, or on, where not all steps are on screen"),
     ViewKeys(
-        "Memory curve, addresses", ("Shift+W", "Shift+S"), "Show fewer bytes, or more (Ctrl and the wheel)"
+        "Memory curve, R, S",
+        ("Shift+W", "Shift+S"),
+        "Show fewer bytes or ops, or more (Ctrl and the wheel)",
     ),
-    ViewKeys(
-        "Memory curve, addresses", ("Up", "Down"), "Go to higher or lower bytes, where not all are on screen"
-    ),
+    ViewKeys("Memory curve, R, S", ("Up", "Down"), "Go up or down, where not all bytes or ops are on screen"),
     ViewKeys("Memory curve, R, S", ("Home",), "Show the whole step"),
     ViewKeys("Memory curve, R, S", ("Esc",), "Select no steps"),
     ViewKeys("Memory budget", ("Left", "Right"), "Change the budget by 1 %; with Shift by 10 %"),

@@ -1,4 +1,5 @@
-"""The part of the step that is shown, and the selected range. Memory curve, R and S share both."""
+"""The part of the step that is shown, the selected range, and what the pointer is on. Memory curve, R and S
+share them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from app.presenters.bands import Grouping
 from app.state.knowledge import ListedSchedule
 from checkmate.ir import Graph
 
-_LEAST_STEPS, _LEAST_COLUMNS = 1.0, 4.0
+_LEAST_STEPS, _LEAST_OPS = 1.0, 4.0
 _LEAST_HEIGHT = 1e-5  # of a scale of bytes
 _ALL = 0.0, 1.0
 
@@ -22,6 +23,7 @@ _ALL = 0.0, 1.0
 class Scale(StrEnum):
     LIVE = "live bytes"
     ADDRESSES = "addresses"
+    OPS = "ops"
 
 
 class StepSpan(QObject):
@@ -32,10 +34,11 @@ class StepSpan(QObject):
 
     Attributes:
         begin, end: the positions between which the timeline shows the step.
-        columns: the columns of R and S on screen, from the first to one past the last, both floats.
-        heights: the ends of each scale of bytes on screen, as shares of the whole scale.
+        heights: the ends of each vertical scale on screen, as shares of the whole scale. That of ops, the
+            rows of R and S, has the first one at the top.
         with_addresses: whether the allocator's view is below the memory curve.
         chosen: the first and the last selected step; None if none are selected.
+        pointed: the step that the pointer is on in any view, and the op, or -1; None if it is on none.
         grouping: what the memory curve's bands are stacked by; None for a curve without bands.
         by_cost: whether the curve's axis counts costs, such as seconds; else it counts steps.
 
@@ -44,19 +47,20 @@ class StepSpan(QObject):
 
     changed = Signal()
     chosen_changed = Signal()
+    pointed_changed = Signal()
 
     def __init__(self, exploration: Exploration, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.begin, self.end = 0.0, 1.0
-        self.columns = 0.0, 1.0
         self.chosen: tuple[int, int] | None = None
+        self.pointed: tuple[int, int] | None = None
         self.by_cost = False
         self.grouping: Grouping | None = None
         self.heights = dict.fromkeys(Scale, _ALL)
         self.with_addresses = False
         self._exploration = exploration
         self._graph: Graph | None = None
-        self._stages: NDArray[np.float64] = np.array([0.0, 1.0])
+        self._edges: NDArray[np.int64] = np.arange(2)
         self._numbers = np.arange(2)
         self._axis: tuple[ListedSchedule, bool, StepAxis] | None = None
         exploration.shown_changed.connect(self._on_shown)
@@ -65,17 +69,12 @@ class StepSpan(QObject):
 
     @property
     def count(self) -> int:
-        return int(self._stages[-1])
-
-    @property
-    def _stage_count(self) -> float:
-        return float(len(self._stages) - 1)
+        return int(self._edges[-1])
 
     @property
     def is_whole(self) -> bool:
-        """Whether every step, column and byte is on screen."""
-        steps = (self.begin, self.end) == (0.0, self.count)
-        return steps and self.columns == (0.0, self._stage_count) and set(self.heights.values()) == {_ALL}
+        """Whether every step, op and byte is on screen."""
+        return (self.begin, self.end) == (0.0, self.count) and set(self.heights.values()) == {_ALL}
 
     @property
     def axis(self) -> StepAxis | None:
@@ -88,29 +87,15 @@ class StepSpan(QObject):
         return self._axis[2]
 
     @property
-    def rows(self) -> tuple[float, float]:
-        return self.stage(self.begin), self.stage(self.end)
-
-    def stage(self, position: float) -> float:
-        """The stage at a position, and how far it is done."""
-        return float(np.interp(position, self._stages, self._numbers))
-
-    def position(self, stage: float) -> float:
-        return float(np.interp(stage, self._numbers, self._stages))
+    def stages(self) -> tuple[float, float]:
+        """The stages at both ends of what is on screen, and how far they are done there."""
+        begin, end = np.interp((self.begin, self.end), self._edges, self._numbers).tolist()
+        return begin, end
 
     def show(self, begin: float, end: float) -> None:
         found = _within(begin, end, float(self.count), _LEAST_STEPS)
         if found != (self.begin, self.end):
             self.begin, self.end = found
-            self.changed.emit()
-
-    def show_cells(self, rows: tuple[float, float], columns: tuple[float, float]) -> None:
-        begin, end = (self.position(row) for row in rows)
-        most = self._stage_count
-        span = _within(begin, end, float(self.count), _LEAST_STEPS)
-        found = _within(*columns, most, min(most, _LEAST_COLUMNS))
-        if (*span, found) != (self.begin, self.end, self.columns):
-            (self.begin, self.end), self.columns = span, found
             self.changed.emit()
 
     def zoom(self, factor: float) -> None:
@@ -120,7 +105,8 @@ class StepSpan(QObject):
         self.show(*_moved(self.begin, self.end, share))
 
     def show_heights(self, scale: Scale, low: float, high: float) -> None:
-        found = _within(low, high, 1.0, _LEAST_HEIGHT)
+        least = _LEAST_OPS / len(self._numbers) if scale is Scale.OPS else _LEAST_HEIGHT
+        found = _within(low, high, 1.0, least)
         if found != self.heights[scale]:
             self.heights[scale] = found
             self.changed.emit()
@@ -134,7 +120,6 @@ class StepSpan(QObject):
     def show_whole(self) -> None:
         if not self.is_whole:
             self.begin, self.end = 0.0, float(self.count)
-            self.columns = 0.0, self._stage_count
             self.heights = dict.fromkeys(Scale, _ALL)
             self.changed.emit()
 
@@ -145,6 +130,11 @@ class StepSpan(QObject):
         if chosen != self.chosen:
             self.chosen = chosen
             self.chosen_changed.emit()
+
+    def point_at(self, pointed: tuple[int, int] | None) -> None:
+        if pointed != self.pointed:
+            self.pointed = pointed
+            self.pointed_changed.emit()
 
     def show_chosen(self) -> None:
         if self.chosen is not None:
@@ -174,17 +164,16 @@ class StepSpan(QObject):
         if shown is None:
             return
         # Partial views of the same graph stay where they are, which its stages say.
-        stays = shown.graph is self._graph and not self.is_whole
-        rows, columns = self.rows, self.columns
+        stays, stages = shown.graph is self._graph and not self.is_whole, self.stages
         if shown.graph is not self._graph:
             self.heights = dict.fromkeys(Scale, _ALL)
-        self._graph, self._stages = shown.graph, stage_edges(shown.matrices)
-        self._numbers = np.arange(len(self._stages))
-        every = 0.0, self._stage_count
-        begin, end = (self.position(row) for row in (rows if stays else every))
+        self._graph, self._edges = shown.graph, stage_edges(shown.matrices)
+        self._numbers = np.arange(len(self._edges))
+        every = 0.0, float(self.count)
+        begin, end = np.interp(stages, self._numbers, self._edges).tolist() if stays else every
         self.begin, self.end = _within(begin, end, float(self.count), _LEAST_STEPS)
-        self.columns = columns if stays else every
         self.choose(None)
+        self.point_at(None)
 
 
 def _zoomed(low: float, high: float, factor: float) -> tuple[float, float]:

@@ -158,10 +158,9 @@ class StepAxis:
         return cost_text(self.graph, cost, digits) if cost else "0"
 
 
-def stage_edges(matrices: StageMatrices) -> NDArray[np.float64]:
-    """The position at which each stage begins, and the last one ends, float64[stages + 1]."""
-    starts = np.searchsorted(matrices.stage_of_step, np.arange(matrices.n))
-    return np.append(starts, len(matrices.stage_of_step)).astype(np.float64)
+def stage_edges(matrices: StageMatrices) -> NDArray[np.int64]:
+    """The step with which each stage begins, and how many steps there are, int64[stages + 1]."""
+    return np.searchsorted(matrices.stage_of_step, np.arange(matrices.n + 1)).astype(np.int64)
 
 
 def _position_among(edges: NDArray[np.float64], value: float) -> float:

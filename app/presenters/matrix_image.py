@@ -2,60 +2,152 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.presenters.axes import StepAxis, stage_edges
 from checkmate.ir import Graph, Schedule, StageMatrices, Timeline
 from checkmate.units import format_bytes
 
-EMPTY, FORWARD, BACKWARD, RECOMPUTED, HELD, CHECKPOINTED = range(6)
+FORWARD, BACKWARD, RECOMPUTED, HELD, CHECKPOINTED = range(1, 6)  # 0: nothing
 _HELD_SHARE = 0.43  # how strongly a value is drawn that no backward op waits for
 _FAINTEST = 0.18  # a single cell stays visible
+_APART = 3.0  # pixels of a row; higher ones have a gap below them
+_Ints = NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True)
-class Cells:
-    """A part of R or S: rows from ``top`` to before ``bottom``, and columns likewise."""
+@dataclass(frozen=True, eq=False)
+class Raster:
+    """The pixels of an image of R or S: its steps lie as on an axis, its ops are rows, in order of first
+    computation.
 
-    top: int
-    bottom: int
-    left: int
-    right: int
+    ``edges``: float64[steps + 1], the pixel at which each step begins, and the last one ends. ``top``: the
+    pixel at which the first op's row begins. ``row``: pixels of a row. ``dot``: pixels that what must not be
+    overlooked has at least, across and down.
+    """
+
+    edges: NDArray[np.float64]
+    top: float
+    row: float
+    size: tuple[int, int]  # height, width
+    dot: int = 1
 
     @classmethod
-    def all_of(cls, n: int) -> Cells:
-        return cls(0, n, 0, n)
+    def of(
+        cls,
+        axis: StepAxis,
+        steps: tuple[float, float],
+        ops: tuple[float, float],
+        size: tuple[int, int],
+        dot: int = 1,
+    ) -> Raster:
+        """Show what is between two positions of the axis, and between two ops."""
+        (low, high), (height, width) = axis.place(steps), size
+        row = height / (ops[1] - ops[0])
+        return cls((axis.edges - low) * width / (high - low), -ops[0] * row, row, size, dot)
 
-    def row_bins(self, n: int, most: int) -> NDArray[np.int64]:
-        """The row of the image for each of ``n`` rows; -1 if outside."""
-        return _bins_inside(self.top, self.bottom, n, most)
+    def boxes(self, begin: _Ints, end: _Ints, column: _Ints, least: int = 1) -> NDArray[np.bool_]:
+        """Where boxes are that go from one step to before another, in a column's row. Each has ``least``
+        pixels across and down."""
+        (height, width), tops = self.size, self.top + column * self.row
+        left, right = _pixels(self.edges[begin], self.edges[end], least, width)
+        above, below = _pixels(tops, tops + self.row - self._gap, least, height)
+        wide, change = width + 1, np.zeros((height + 1) * (width + 1))
+        for y, x, sign in ((above, left, 1), (above, right, -1), (below, left, -1), (below, right, 1)):
+            change += sign * np.bincount(y * wide + x, minlength=len(change))
+        covered = change.reshape(-1, wide).cumsum(axis=0).cumsum(axis=1)
+        return np.asarray(covered[:-1, :-1] > 0.5)
 
-    def column_bins(self, n: int, most: int) -> NDArray[np.int64]:
-        return _bins_inside(self.left, self.right, n, most)
+    def density(self, begin: _Ints, end: _Ints, column: _Ints) -> NDArray[np.float64]:
+        """The share of each pixel that spans of steps cover, the mean of the ops in it. A span's ends may be
+        within a pixel; those of one column do not overlap."""
+        (height, width), wide = self.size, self.size[1] + 1
+        whole, part = (np.zeros((height + 1) * wide) for _ in range(2))
+        above, below = self._lines(column)
+        # What is covered left of a place, in pixels: all of the pixels before its own, and a part of that.
+        for steps, sign in ((end, 1.0), (begin, -1.0)):
+            exact = np.clip(self.edges[steps], 0, width)
+            pixel = exact.astype(np.int64)
+            for line, also in ((above, sign), (below, -sign)):
+                at = line * wide + pixel
+                whole += also * np.bincount(at, minlength=len(whole))
+                part += also * np.bincount(at, weights=exact - pixel, minlength=len(part))
+        whole, part = (entry.reshape(-1, wide).cumsum(axis=0)[:-1] for entry in (whole, part))
+        covered = whole[:, ::-1].cumsum(axis=1)[:, -2::-1] + part[:, :-1]
+        return np.asarray(np.clip(covered / self._ops_of_lines()[:, None], 0.0, 1.0))
 
-    def shape(self, rows: int, columns: int) -> tuple[int, int]:
-        return min(rows, self.bottom - self.top), min(columns, self.right - self.left)
+    @property
+    def _gap(self) -> int:
+        """Pixels between two rows, where they are high enough."""
+        return int(self.row >= _APART)
+
+    def _lines(self, column: _Ints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first line of pixels of each column's row, and the one after its last."""
+        first, end = (np.floor(self.top + at * self.row).astype(np.int64) for at in (column, column + 1))
+        end = np.maximum(first + 1, end - self._gap)
+        return np.clip(first, 0, self.size[0]), np.clip(end, 0, self.size[0])
+
+    def _ops_of_lines(self) -> NDArray[np.float64]:
+        """How many ops share each line of pixels, one at least."""
+        first = max(0, math.floor(-self.top / self.row) - 1)
+        column = np.arange(first, first + math.ceil(self.size[0] / self.row) + 3)
+        begun, ended = (np.bincount(line, minlength=self.size[0] + 1) for line in self._lines(column))
+        return np.asarray(np.maximum(1.0, np.cumsum(begun - ended)[:-1]))
 
 
-def computed_image(
-    graph: Graph, matrices: StageMatrices, most: int, cells: Cells | None = None
-) -> NDArray[np.uint8]:
-    """R as palette indices, with at most ``most`` cells on a side. A set cell stays visible at any size, a
-    recomputation above all. No array is made that is larger than the image."""
-    cells = cells or Cells.all_of(matrices.n)
-    late = graph.late[matrices.order]
-    image = np.zeros(cells.shape(most, most), np.uint8)
-    rows = cells.row_bins(matrices.n, most)[matrices.stage_of_step]
-    columns = cells.column_bins(matrices.n, most)[matrices.column_of_step]
-    inside = (rows >= 0) & (columns >= 0)
+def _pixels(
+    begin: NDArray[np.floating[Any]], end: NDArray[np.floating[Any]], least: int, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first pixel of each stretch and the one after its last, in an image of ``most``. A shorter stretch
+    has ``least`` pixels around its middle, one outside none."""
+    middle = (begin + end) / 2
+    seen = ((end > 0) | (middle >= 0)) & ((begin < most) | (middle <= most))
+    first = np.clip(np.rint(np.minimum(begin, middle - least / 2)), 0, max(0, most - least))
+    last = np.clip(np.maximum(first + least, np.rint(end)), 0, most)
+    return np.where(seen, first, 0).astype(np.int64), np.where(seen, last, 0).astype(np.int64)
+
+
+def _half(dot: int) -> int:
+    return (dot + 1) // 2
+
+
+def computed_picture(graph: Graph, matrices: StageMatrices, raster: Raster) -> NDArray[np.uint8]:
+    """R as palette indices, each step a dot at least. A recomputation is larger, and above all others."""
+    column = matrices.column_of_step
     # A stage ends with the first computation of its op.
-    first = inside & (matrices.stage_of_step == matrices.column_of_step)
-    again = inside & ~first
+    first, late = matrices.stage_of_step == column, graph.late[matrices.order][column]
+    image = np.zeros(raster.size, np.uint8)
+    for chosen, index in ((first & ~late, FORWARD), (first & late, BACKWARD), (~first, RECOMPUTED)):
+        steps = np.flatnonzero(chosen)
+        least = raster.dot if index == RECOMPUTED else _half(raster.dot)
+        image[raster.boxes(steps, steps + 1, column[steps], least)] = index
+    return image
+
+
+def held_strength(graph: Graph, matrices: StageMatrices, raster: Raster) -> NDArray[np.float64]:
+    """How strongly each pixel of S is drawn, from 0 to 1: as strong as many of its cells are held. Those of
+    checkpointed columns count most. What is held anywhere in a pixel stays visible."""
+    column, begin, end = held_spans(matrices)
+    crosses, starts = checkpointed(graph, matrices)[column], stage_edges(matrices)
+    strength = np.zeros(raster.size)
+    for chosen, share in ((crosses, 1.0), (~crosses, _HELD_SHARE)):
+        strength += share * raster.density(starts[begin[chosen]], starts[end[chosen]], column[chosen])
+    return np.where(strength > 1e-9, np.maximum(np.minimum(strength, 1.0), _FAINTEST), 0.0)
+
+
+def computed_image(graph: Graph, matrices: StageMatrices, most: int) -> NDArray[np.uint8]:
+    """R as palette indices; rows are stages, with at most ``most`` cells on a side. A set cell stays visible
+    at any size, a recomputation above all. No array is made that is larger than the image."""
+    bins, late = bins_of(matrices.n, most), graph.late[matrices.order]
+    image = np.zeros((bins[-1] + 1, bins[-1] + 1), np.uint8)
+    rows, columns = bins[matrices.stage_of_step], bins[matrices.column_of_step]
+    first = matrices.stage_of_step == matrices.column_of_step
     image[rows[first], columns[first]] = np.where(late[matrices.column_of_step[first]], BACKWARD, FORWARD)
-    image[rows[again], columns[again]] = RECOMPUTED
+    image[rows[~first], columns[~first]] = RECOMPUTED
     return image
 
 
@@ -79,22 +171,6 @@ def checkpointed(graph: Graph, matrices: StageMatrices) -> NDArray[np.bool_]:
     return np.asarray(crosses & ~late, np.bool_)
 
 
-def held_strength(
-    graph: Graph, matrices: StageMatrices, cells: Cells, rows: int, columns: int
-) -> NDArray[np.float64]:
-    """How strongly each of at most ``rows`` x ``columns`` pixels of S is drawn, from 0 to 1: as strong as
-    many of its cells are held. Those of checkpointed columns count most. One held cell alone stays visible.
-    """
-    column, begin, end = held_spans(matrices)
-    crosses = checkpointed(graph, matrices)[column]
-    shape = cells.shape(rows, columns)
-    strength = np.zeros(shape)
-    for chosen, share in ((crosses, 1.0), (~crosses, _HELD_SHARE)):
-        spans = column[chosen], begin[chosen], end[chosen]
-        strength += share * density(*spans, cells, shape, matrices.n)
-    return np.where(strength > 1e-9, np.maximum(np.minimum(strength, 1.0), _FAINTEST), 0.0)
-
-
 def held_spans(matrices: StageMatrices) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """The cells of S as spans that do not overlap, which those of an op with several outputs may do in
     ``matrices``. Arrays of one length: column, first row, and row after the last."""
@@ -110,42 +186,6 @@ def held_spans(matrices: StageMatrices) -> tuple[NDArray[np.int64], NDArray[np.i
     firsts = np.flatnonzero(fresh)
     lasts = np.append(firsts[1:], len(column)) - 1
     return column[firsts], begin[firsts], reach[lasts] - shift[lasts]
-
-
-def density(
-    column: NDArray[np.integer[Any]],
-    begin: NDArray[np.integer[Any]],
-    end: NDArray[np.integer[Any]],
-    cells: Cells,
-    shape: tuple[int, int],
-    n: int,
-) -> NDArray[np.float64]:
-    """The share of each pixel's cells that spans of rows cover. A span is a column and its rows from
-    ``begin`` to before ``end``; spans do not overlap. The pixels of the image, of size ``shape``, are equally
-    high, so that one may begin within a row."""
-    height, width = shape
-    bins = cells.column_bins(n, width)
-    begin, end = np.maximum(begin, cells.top), np.minimum(end, cells.bottom)
-    some = (begin < end) & (bins[column] >= 0)
-    at, scale = bins[column[some]], height / (cells.bottom - cells.top)
-    size = (height + 1) * width
-    whole, part = np.zeros(size), np.zeros(size)
-    # What is covered above a row, in pixels: all of the pixels before its own, and a part of that.
-    for row, sign in ((end[some], 1.0), (begin[some], -1.0)):
-        exact = (row - cells.top) * scale
-        pixel = exact.astype(np.int64)
-        whole += sign * np.bincount(pixel * width + at, minlength=size)
-        part += sign * np.bincount(pixel * width + at, weights=exact - pixel, minlength=size)
-    above = np.cumsum(whole.reshape(height + 1, width)[::-1], axis=0)[::-1]
-    covered = above[1:] + part.reshape(height + 1, width)[:-1]
-    wide = np.bincount(bins[bins >= 0], minlength=width)
-    return np.asarray(np.clip(covered / wide, 0.0, 1.0))
-
-
-def _bins_inside(first: int, last: int, n: int, most: int) -> NDArray[np.int64]:
-    bins = np.full(n, -1, np.int64)
-    bins[first:last] = bins_of(last - first, most)
-    return bins
 
 
 def bins_of(n: int, most: int) -> NDArray[np.int64]:
@@ -166,37 +206,7 @@ def spread(
     return np.cumsum((begin - end).reshape(-1, width), axis=0)[:-1] > 0
 
 
-def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """``image`` at most ``height`` x ``width``. Each block becomes its largest index, not the nearest: a
-    single set cell, a diagonal above all, must stay visible at any size."""
-    rows, columns = min(height, image.shape[0]), min(width, image.shape[1])
-    if rows < 1 or columns < 1:
-        return image[:1, :1]
-    # Along rows both times: rows are contiguous in memory, so this is several times as fast.
-    for most in (rows, columns):
-        starts = np.linspace(0, image.shape[0], most, endpoint=False).astype(int)
-        image = np.ascontiguousarray(np.maximum.reduceat(image, starts, axis=0).T)
-    return image
-
-
-def enlarge(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    rows = np.arange(height) * image.shape[0] // height
-    columns = np.arange(width) * image.shape[1] // width
-    return image[np.ix_(rows, columns)]
-
-
-def thicken(image: NDArray[np.uint8], from_index: int) -> NDArray[np.uint8]:
-    """Spread every pixel of ``from_index`` or more to its eight neighbours. A recomputation is a single cell,
-    and must be visible."""
-    padded = np.pad(np.where(image >= from_index, image, EMPTY), 1)
-    height, width = image.shape
-    around = [padded[y : y + height, x : x + width] for y in range(3) for x in range(3)]
-    spread = np.maximum.reduce(around)
-    return np.where(image >= from_index, image, np.where(spread > EMPTY, spread, image)).astype(np.uint8)
-
-
 NEITHER, BOTH, ONLY_A, ONLY_B, STRIPE_A, STRIPE_B = range(6)
-_EXACT = 1500  # ops; for more, the cells are not stored one by one
 _STRIPE = 4  # pixels from one hatch line to the next
 
 
@@ -247,58 +257,52 @@ def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live:
     )
 
 
-def in_order_of(order: NDArray[np.int32], matrices: StageMatrices, which: str) -> NDArray[np.bool_]:
-    """``R`` or ``S`` (bool[n, n]) with columns and stages in another order of ops. Stage t of the result ends
-    with the first computation of op ``order[t]``, whenever the schedule computes it."""
-    index = np.argsort(matrices.order)[order]
-    return np.asarray(getattr(matrices, which).take(index, axis=0).take(index, axis=1))
+def compared_picture(a: StageMatrices, b: StageMatrices, which: str, raster: Raster) -> NDArray[np.uint8]:
+    """Which schedule computes (``R``) or holds (``S``) each cell: NEITHER, BOTH, ONLY_A or ONLY_B, where A
+    has it. A stage of B is where A's is that ends with the same op. Where many cells share a pixel of S, it
+    says which schedule holds any of them."""
+    place = np.argsort(a.order)[b.order]  # of B's columns and stages among A's
+    if which == "S":
+        first, second = _held_at(a, a, np.arange(a.n), raster), _held_at(b, a, place, raster)
+        cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
+        return np.asarray(cases[first.view(np.uint8) + 2 * second.view(np.uint8)])
+    image, starts = np.zeros(raster.size, np.uint8), stage_edges(a)
+    own = a.stage_of_step.astype(np.int64) * a.n + a.column_of_step
+    others = place[b.stage_of_step] * a.n + place[b.column_of_step]
+    shared, steps = np.isin(own, others), np.arange(len(own))
+    for chosen, index, least in (
+        (steps[shared], BOTH, _half(raster.dot)),
+        (steps[~shared], ONLY_A, raster.dot),
+    ):
+        image[raster.boxes(chosen, chosen + 1, a.column_of_step[chosen], least)] = index
+    # A has no step for these: they are as wide as its stage.
+    stage, column = np.divmod(others[~np.isin(others, own)], a.n)
+    image[raster.boxes(starts[stage], starts[stage + 1], column, raster.dot)] = ONLY_B
+    return image
 
 
-def compared_image(
-    a: StageMatrices, b: StageMatrices, which: str, most: int, cells: Cells | None = None
-) -> NDArray[np.uint8]:
-    """Which schedule computes (``R``) or holds (``S``) each cell: NEITHER, BOTH, ONLY_A or ONLY_B, in A's
-    order. The image has at most ``most`` cells on a side. For very many ops, one cell of the image stands for
-    many, and says which schedule has any of them."""
-    part = cells or Cells.all_of(a.n)
-    cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
-    if a.n <= _EXACT:
-        both = getattr(a, which), in_order_of(a.order, b, which)
-        first, second = (matrix[part.top : part.bottom, part.left : part.right] for matrix in both)
-        found = cases[first.astype(np.uint8) + 2 * second.astype(np.uint8)]
-        return np.asarray(shrink(found, most, most))
-    first, second = (_occupied(matrices, a.order, which, most, part) for matrices in (a, b))
-    return np.asarray(cases[first.view(np.uint8) + 2 * second.view(np.uint8)])
-
-
-def _occupied(
-    matrices: StageMatrices, order: NDArray[np.int32], which: str, most: int, part: Cells
+def _held_at(
+    matrices: StageMatrices, a: StageMatrices, place: NDArray[np.int64], raster: Raster
 ) -> NDArray[np.bool_]:
-    n = matrices.n
-    row_bins, column_bins = part.row_bins(n, most), part.column_bins(n, most)
-    place = np.argsort(order)[matrices.order]  # of this schedule's columns and stages
-    height, width = part.shape(most, most)
-    if which == "R":
-        image = np.zeros((height, width), np.bool_)
-        rows, columns = row_bins[place[matrices.stage_of_step]], column_bins[place[matrices.column_of_step]]
-        inside = (rows >= 0) & (columns >= 0)
-        image[rows[inside], columns[inside]] = True
-        return image
-    columns = column_bins[place[matrices.held_column]]
-    some = columns >= 0
-    spans = matrices.held_from[some], matrices.held_to[some] - 1, columns[some]
-    held = spread(*spans, (n, width))[np.argsort(matrices.order)[order]][part.top : part.bottom]
-    starts = np.searchsorted(row_bins[part.top : part.bottom], np.arange(height))
-    return np.maximum.reduceat(held, starts, axis=0)
+    """Where any cell of S is held, on A's axis. ``place``: of the columns and stages among A's."""
+    (height, width), n = raster.size, a.n
+    by_stage = replace(raster, edges=np.arange(n + 1.0), size=(height, n))
+    held = by_stage.boxes(matrices.held_from, matrices.held_to, place[matrices.held_column])
+    before = np.zeros((height, n + 1), np.int32)  # how many of A's stages hold it
+    np.cumsum(held[:, np.argsort(place)], axis=1, out=before[:, 1:])
+    borders, pixels = raster.edges[stage_edges(a)], np.arange(width)
+    first = np.searchsorted(borders[1:], pixels, side="right")
+    end = np.searchsorted(borders[:-1], pixels + 1, side="left")
+    return np.asarray(before[:, end] > before[:, np.minimum(first, end)])
 
 
-def hatched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """The image at ``height`` x ``width`` pixels, with rising stripes for A and falling ones for B."""
-    large = enlarge(image, height, width)
-    y, x = np.ogrid[:height, :width]
-    large[(large == ONLY_A) & ((x + y) % _STRIPE == 0)] = STRIPE_A
-    large[(large == ONLY_B) & ((x - y) % _STRIPE == 0)] = STRIPE_B
-    return large
+def hatched(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The image with rising stripes for A and falling ones for B."""
+    found = image.copy()
+    y, x = np.ogrid[: image.shape[0], : image.shape[1]]
+    found[(image == ONLY_A) & ((x + y) % _STRIPE == 0)] = STRIPE_A
+    found[(image == ONLY_B) & ((x - y) % _STRIPE == 0)] = STRIPE_B
+    return found
 
 
 def aligned(other: Schedule, shown: Schedule) -> NDArray[np.float64]:

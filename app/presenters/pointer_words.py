@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.presenters.axes import StepAxis
-from app.presenters.matrix_image import held_spans
 from app.presenters.memory_curve import KINDS, Stack
 from app.presenters.wording import short_name
 from app.state.knowledge import ListedSchedule
@@ -75,12 +74,53 @@ def range_words(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) 
     )
 
 
-def cell_words(shown: ListedSchedule, which: str, stage: int, column: int) -> list[str]:
-    graph, matrices = shown.graph, shown.matrices
-    op, ends = int(matrices.order[column]), int(matrices.order[stage])
-    head = [f"stage {stage + 1:,} · op {column + 1:,}", _op_words(graph, op)]
-    words = _computed_words(shown, stage, column) if which == "R" else _held_words(shown, stage, column)
-    return [*head, words, f"the stage ends with {short_name(graph.ops[ends].name)}"]
+def cell_near(
+    shown: ListedSchedule, axis: StepAxis, which: str, at: tuple[float, float], reach: tuple[float, float]
+) -> tuple[int, int]:
+    """The step and the column at a place on the axis, and of the columns; those of a cell of R or S that is
+    set instead, if one is within ``reach``. A recomputation comes first, as it is drawn above all."""
+    matrices, step = shown.matrices, axis.step_at(at[0])
+    if which == "R":
+        steps, column, rank = np.arange(axis.count), matrices.column_of_step, shown.schedule.first_occurrence
+        aside = np.maximum(axis.edges[:-1] - at[0], at[0] - axis.edges[1:])
+    else:
+        column = matrices.held_column[_spans_of(matrices, int(matrices.stage_of_step[step]))]
+        steps, rank = np.full(len(column), step), np.zeros(len(column), np.bool_)
+        aside = np.zeros(len(column))
+    away = np.maximum(column - at[1], at[1] - column - 1)
+    near = np.flatnonzero((aside <= reach[0]) & (away <= reach[1]))
+    if not len(near):
+        return step, min(matrices.n - 1, max(0, int(at[1])))
+    far = np.maximum(aside[near], 0) / reach[0] + np.maximum(away[near], 0) / reach[1]
+    best = near[np.lexsort((far, rank[near]))[0]]
+    return int(steps[best]), int(column[best])
+
+
+def cell_words(shown: ListedSchedule, which: str, step: int, column: int) -> str:
+    """What the cell of R or S means that is in a column, and in the stage of a step."""
+    stage = int(shown.matrices.stage_of_step[step])
+    begin, end = np.searchsorted(shown.matrices.stage_of_step, (stage, stage + 1)).tolist()
+    op, runs = int(shown.matrices.order[column]), shown.runs
+    name, steps = short_name(shown.graph.ops[op].name), runs.steps_of(op)
+    if which == "S":
+        held = bool(_spans_at(shown.matrices, stage, column).any())
+        words = _held_words(shown, op, begin) if held else _not_held_words(shown, op, begin)
+        return f"{name} is {'' if held else 'not '}held as stage {stage + 1:,} starts: {words}"
+    here = [run for run in steps if begin <= run < end]
+    if not here:
+        return f"{name} is not computed in stage {stage + 1:,}"
+    run = step if step in here else here[-1]
+    if run == steps[0]:
+        return f"stage {stage + 1:,} computes {name} for the first time, at step {run + 1:,}"
+    again = runs.recomputations_of(op)[steps.index(run) - 1]
+    why = []
+    dropped = _last_held(shown, op, again.before, run)
+    if dropped < run:  # else its memory is still that of another value
+        why.append(f"dropped after step {dropped + 1:,}")
+    if again.read_at is not None:
+        why.append(f"needed by {_reader_at(shown, again.read_at)}")
+    said = f"stage {stage + 1:,} computes {name} again, at step {run + 1:,}"
+    return f"{said}: {', '.join(why)}" if why else said
 
 
 def compared_words(
@@ -95,55 +135,48 @@ def compared_words(
     return [f"{word} in {' and '.join(names) or 'neither'}"]
 
 
-def crowd_words(
-    shown: ListedSchedule, which: str, rows: tuple[int, int], columns: tuple[int, int]
-) -> list[str]:
-    """How many of the cells that share a pixel are set. Each pair is the first row or column, and one past
-    the last."""
-    matrices = shown.matrices
-    if which == "R":
-        stages, ops = matrices.stage_of_step, matrices.column_of_step
-        inside = (stages >= rows[0]) & (stages < rows[1]) & (ops >= columns[0]) & (ops < columns[1])
-        count, word = int(inside.sum()), "computed"
-    else:
-        column, begin, end = held_spans(matrices)
-        chosen = (column >= columns[0]) & (column < columns[1])
-        begin, end = np.maximum(begin[chosen], rows[0]), np.minimum(end[chosen], rows[1])
-        count, word = int(np.maximum(end - begin, 0).sum()), "held"
-    cells = (min(rows[1], matrices.n) - rows[0]) * (min(columns[1], matrices.n) - columns[0])
-    return [f"about {cells:,} cells share this pixel, {count:,} {word}; the wheel zooms in"]
-
-
 def _has(matrices: StageMatrices, which: str, stage: int, column: int) -> bool:
     if which == "R":
         return bool(((matrices.stage_of_step == stage) & (matrices.column_of_step == column)).any())
     return bool(_spans_at(matrices, stage, column).any())
 
 
+def _spans_of(matrices: StageMatrices, stage: int) -> NDArray[np.bool_]:
+    return np.asarray((matrices.held_from <= stage) & (stage < matrices.held_to))
+
+
 def _spans_at(matrices: StageMatrices, stage: int, column: int) -> NDArray[np.bool_]:
-    held = (matrices.held_from <= stage) & (stage < matrices.held_to)
-    return np.asarray(held & (matrices.held_column == column))
+    return np.asarray(_spans_of(matrices, stage) & (matrices.held_column == column))
 
 
-def _computed_words(shown: ListedSchedule, stage: int, column: int) -> str:
-    matrices = shown.matrices
-    runs = np.flatnonzero((matrices.stage_of_step == stage) & (matrices.column_of_step == column))
-    if not len(runs):
-        return "not computed in this stage"
-    step = int(runs[-1])
-    how = "computed here for the first time" if shown.schedule.first_occurrence[step] else "recomputed here"
-    return f"{how}, in step {step + 1:,}"
+def _held_words(shown: ListedSchedule, op: int, begin: int) -> str:
+    made = max(run for run in shown.runs.steps_of(op) if run < begin)
+    read = next((step for step in shown.runs.reads_of(op) if step >= begin), None)
+    use = "kept to the end" if read is None else f"next used by {_reader_at(shown, read)}"
+    return f"computed at step {made + 1:,}, {use}"
 
 
-def _held_words(shown: ListedSchedule, stage: int, column: int) -> str:
-    matrices, graph = shown.matrices, shown.graph
-    some = _spans_at(matrices, stage, column)
-    if not some.any():
-        return "nothing of it is held into this stage"
-    op = graph.ops[int(matrices.order[column])]
-    size = sum(graph.values[value].bytes for value in op.outputs)
-    first, last = int(matrices.held_from[some].min()), int(matrices.held_to[some].max())
-    return f"held ({format_bytes(size)}), from stage {first + 1:,} to stage {last:,}"
+def _not_held_words(shown: ListedSchedule, op: int, begin: int) -> str:
+    steps = shown.runs.steps_of(op)
+    before = [run for run in steps if run < begin]
+    after = steps[len(before) :]
+    if not before:
+        return f"first computed at step {after[0] + 1:,}"
+    dropped = _last_held(shown, op, before[-1], begin)
+    if dropped >= begin:
+        return "only what shares its memory is read again"
+    then = f"computed again at step {after[0] + 1:,}" if after else "not needed again"
+    return f"dropped after step {dropped + 1:,}, {then}"
+
+
+def _last_held(shown: ListedSchedule, op: int, run: int, until: int) -> int:
+    """The last step for which what a run made was in memory. A view has no memory, but is read."""
+    reads = (step for step in shown.runs.reads_of(op) if run < step < until)
+    return max([shown.runs.freed_after(run), *reads])
+
+
+def _reader_at(shown: ListedSchedule, step: int) -> str:
+    return f"{short_name(shown.graph.ops[int(shown.schedule.steps[step])].name)} at step {step + 1:,}"
 
 
 def _op_words(graph: Graph, op: int) -> str:

@@ -77,8 +77,8 @@ STOPS = (
     Stop(
         Place.MATRICES,
         "The whole schedule in two pictures",
-        "Each row is a stage, each column an op. R: what is computed in a stage; cells below the diagonal "
-        "are computed again. S: what is held in memory until a stage.",
+        "Below the curve, at the same moments; each row is an op. R: when it is computed, in magenta when it "
+        "is computed again. S: when what it makes is held in memory.",
     ),
     Stop(
         Place.EXPORT,

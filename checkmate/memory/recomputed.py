@@ -6,6 +6,7 @@ fullest of these steps is where they were needed.
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import Self
 
@@ -77,22 +78,31 @@ class Runs:
         found: list[int] = self.by_op[self.first[op] : self.first[op + 1]].tolist()
         return found
 
-    def recomputations_of(self, op: int, most: int | None = None) -> list[Recomputation]:
-        runs = self.steps_of(op)
+    def freed_after(self, step: int) -> int:
+        """Return the last step at which what ``step`` makes is in memory; past the last: it is kept."""
+        made = self.by_birth[self.first_made[step] : self.first_made[step + 1]]
+        last: list[int] = self.timeline.buffer_last[made].tolist()
+        return max([step, *last])
+
+    def reads_of(self, op: int) -> list[int]:
+        """Return the steps that read what ``op`` makes."""
         made = self.graph.ops[op].outputs
         readers = {reader for value in made for reader in self.graph.value_readers[value].tolist()}
-        reads = np.sort([step for reader in readers for step in self.steps_of(reader)])
+        return sorted(step for reader in readers for step in self.steps_of(reader))
+
+    def recomputations_of(self, op: int, most: int | None = None) -> list[Recomputation]:
+        runs, reads = self.steps_of(op), self.reads_of(op)
         nexts = [*runs[1:], len(self.steps)]
         found = []
         for before, step, until in list(zip(runs, runs[1:], nexts[1:], strict=False))[:most]:
-            after = reads[np.searchsorted(reads, step) :][:1].tolist()
-            read_at = after[0] if after and after[0] < until else None
+            after = bisect.bisect_left(reads, step)
+            read_at = reads[after] if after < len(reads) and reads[after] < until else None
             found.append(self._recomputation(before, step, read_at))
         return found
 
     def _recomputation(self, before: int, step: int, read_at: int | None) -> Recomputation:
         made = self.by_birth[self.first_made[before] : self.first_made[before + 1]]
-        freed_after = max([before, *self.timeline.buffer_last[made].tolist()])
+        freed_after = self.freed_after(before)
         without = self.timeline.live_bytes[freed_after + 1 : step]
         fullest = int(np.argmax(without)) if len(without) else None
         return Recomputation(

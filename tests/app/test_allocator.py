@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -188,9 +189,11 @@ def test_gaps_say_how_much_is_free_and_how_split_it_is(window, qtbot) -> None:
     step = int(np.argmax(place.free_chunks))
     assert place.free_chunks[step] > 1
     line = cursor_line(view, step)
-    places = [QPointF(line.x1(), y) for y in np.arange(line.y1(), line.y2(), 1.0)]
-    gaps = [at for at in places if view.owner_at(at) == NOTHING and view.step_at(at) == step]
-    move(view.viewport(), gaps[-1].toPoint())
+    places = [QPoint(round(line.x1()), y) for y in range(math.ceil(line.y1()), math.floor(line.y2()))]
+    gaps = [
+        at for at in places if view.owner_at(QPointF(at)) == NOTHING and view.step_at(QPointF(at)) == step
+    ]
+    move(view.viewport(), gaps[len(gaps) // 2])
     free, chunks = format_bytes(place.free_bytes(step)), place.free_chunks[step]
     largest = format_bytes(int(place.largest_free[step]))
     assert f"free but split: {free} in {chunks} chunks, the largest {largest}" in QToolTip.text()

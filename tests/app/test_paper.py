@@ -54,7 +54,7 @@ def test_the_words_of_an_svg_are_words_and_its_width_is_the_papers(explored) -> 
     figures = explored.explorer.figures
     for shows, said in (
         (Shows.CURVE, ("MiB", "peak", "budget", "step")),
-        (Shows.BOTH, ("R", "S", "operation", "stage")),
+        (Shows.BOTH, ("R: each dot", "S: each line", "op", "step")),
         (Shows.FRONTIER, ("keep everything", "not known yet")),
         (Shows.GRAPH, ("forward →", "backward ←", "layer0")),
     ):

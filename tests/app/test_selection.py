@@ -9,7 +9,7 @@ from app.presenters.bands import Grouping
 from app.presenters.hotspot_rows import View
 from app.presenters.memory_curve import largest_op
 from app.theme import DARK, LIGHT, ThemeChoice
-from tests.app.windows import cursor_line, open_chain, pixels
+from tests.app.windows import cell_place, click_op, cursor_line, open_chain, pixels
 
 pytestmark = pytest.mark.heavy  # every view in both themes
 
@@ -47,12 +47,6 @@ def click_layer(window, qtbot, name: str) -> None:
     index = window.explorer.layers.place_of(name)
     listed.scrollTo(index)
     qtbot.mouseClick(listed.viewport(), LEFT, pos=listed.visualRect(index).center())
-
-
-def click_cell(window, qtbot, number: int, op: int) -> None:
-    matrix, shown = window.explorer.matrices[number], window.session.exploration.shown
-    column = int(np.flatnonzero(shown.matrices.order == op)[0])
-    qtbot.mouseClick(matrix, LEFT, pos=matrix._place(column + 0.5, column + 0.5).toPoint())
 
 
 def click_band(window, qtbot, op: int) -> None:
@@ -102,10 +96,9 @@ def check_marked(window, qtbot, op: int) -> None:
     assert listed.viewport().rect().contains(place), "the layer is out of sight"
     row = pixels(listed.viewport())[place.top() : place.bottom(), :6]
     assert in_color(row, theme.tokens["accent"]).any()
-    column = int(np.flatnonzero(shown.matrices.order == op)[0])
     for matrix in explorer.matrices:
-        x = round(matrix._place(0, column + 0.5).x())
-        assert in_color(pixels(matrix)[:, x - 2 : x + 3], theme.tokens["accent"]).any(axis=1).sum() > 30
+        y = cell_place(matrix, 0, op).y()
+        assert in_color(pixels(matrix)[y - 2 : y + 3], theme.tokens["accent"]).any(axis=0).sum() > 30
     curve = explorer.curve
     for step in np.flatnonzero(shown.schedule.steps == op).tolist():
         if step != window.playhead.step:  # whose own line lies above
@@ -117,8 +110,8 @@ def check_marked(window, qtbot, op: int) -> None:
 WAYS = {
     "graph": lambda w, q: click_box(w, q, 25),
     "layers": lambda w, q: (click_layer(w, q, "layer3"), 3)[1],
-    "R": lambda w, q: (click_cell(w, q, 0, 17), 17)[1],
-    "S": lambda w, q: (click_cell(w, q, 1, 60), 60)[1],
+    "R": lambda w, q: (click_op(w, q, 17), 17)[1],
+    "S": lambda w, q: (click_op(w, q, 60, 1), 60)[1],
     "bands": lambda w, q: (click_band(w, q, 8), 8)[1],
     "search": lambda w, q: (search(w, q, "layer12"), 12)[1],
 }
@@ -156,18 +149,18 @@ def test_escape_selects_nothing_and_then_stops_the_solve(opened, qtbot) -> None:
 
 def test_a_layer_is_selected_again_by_a_click_on_its_row(opened, qtbot) -> None:
     click_layer(opened, qtbot, "layer3")
-    click_cell(opened, qtbot, 0, 17)
+    click_op(opened, qtbot, 17)
     click_layer(opened, qtbot, "layer3")
     assert opened.selection.op == 3
     back = opened.session.exploration.graph.n - 1 - 3
-    click_cell(opened, qtbot, 0, back)  # the layer's gradient: the same row
+    click_op(opened, qtbot, back)  # the layer's gradient: the same row
     assert opened.selection.op == back
     click_layer(opened, qtbot, "layer3")
     assert opened.selection.op == 3
 
 
 def test_the_mark_stays_while_the_list_is_sorted_and_filtered(opened, qtbot) -> None:
-    click_cell(opened, qtbot, 0, 17)
+    click_op(opened, qtbot, 17)
     layers = opened.explorer.layers
     qtbot.mouseClick(layers.order, LEFT)
     assert layers._list.currentIndex() == layers.place_of("layer17")
@@ -197,7 +190,7 @@ def test_the_graph_moves_to_what_is_selected_elsewhere(opened, qtbot) -> None:
     view = opened.explorer.graph_view
     view.zoom_to(2)
     before = view._offset
-    click_cell(opened, qtbot, 0, 30)
+    click_op(opened, qtbot, 30)
     box = view.layout_shown.boxes[view.layout_shown.box_of[30]]
     shape = view._painter().rect(box)
     corners = [

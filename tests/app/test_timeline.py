@@ -3,18 +3,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QFontMetricsF, QGuiApplication, QMouseEvent, QWheelEvent
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QImage, QMouseEvent, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QToolTip
 
+from app.models.span import Scale
 from app.presenters.axes import StepAxis
 from app.views.timeline.plot_legend import HEIGHT, legend_lines, legend_metrics
-from app.views.timeline.pointed_plot import TickAxis
+from app.views.timeline.pointed_plot import PointedPlot, TickAxis
 from checkmate import planning
 from checkmate.catalog.bundled import find_graph
 from checkmate.formats.graph import read_graph
 from checkmate.units import format_bytes
-from tests.app.windows import cursor_line, exploration_of, training_chain
+from tests.app.windows import cell_place, cursor_line, exploration_of, training_chain
 from tests.generated_graphs import training_dag
 
 # What this platform says when a tooltip comes up.
@@ -212,50 +213,118 @@ def test_the_curve_can_count_costs_in_place_of_steps(window, qtbot) -> None:
     assert not span.by_cost
 
 
-def test_matrices_say_what_a_cell_is_and_zoom_to_cells(window, qtbot) -> None:
+def plots_of(explorer) -> list[PointedPlot]:
+    return [explorer.curve, *explorer.matrices]
+
+
+def place_in_window(window, plot: PointedPlot, step: int) -> float:
+    line = cursor_line(plot, step)
+    return plot.mapTo(window, QPointF(line.x1(), line.center().y())).x()
+
+
+@pytest.mark.parametrize("by_cost", [False, True])
+def test_what_is_below_each_other_in_curve_r_and_s_is_one_moment(window, qtbot, by_cost: bool) -> None:
+    _, explorer = opened(window, qtbot)
+    plots, span, box = plots_of(explorer), explorer.span, explorer.curve.getPlotItem().vb
+    if by_cost:
+        qtbot.keyClick(explorer.graph_view, Qt.Key.Key_T)
+    for notches in (0, 2):
+        turn(explorer.matrices[1], cell_place(explorer.matrices[1], 40, 20), notches)
+        drawn(window, qtbot)
+        assert (span.begin > 0) == (notches > 0)
+        tops = [plot.mapTo(window, QPoint(0, 0)).y() for plot in plots]
+        assert tops == sorted(set(tops))
+        for plot in plots:
+            assert plot.getPlotItem().vb.viewRange()[0] == pytest.approx(box.viewRange()[0])
+            for step in (30, 40, 45):
+                places = [place_in_window(window, one, step) for one in (explorer.curve, plot)]
+                assert places[0] == pytest.approx(places[1], abs=0.01)
+
+
+def test_the_plots_grow_with_the_timeline(window, qtbot) -> None:
+    _, explorer = opened(window, qtbot)
+    plots = plots_of(explorer)
+    before = [plot.getPlotItem().vb.height() for plot in plots]
+    explorer.area.enlarge(explorer.area.docks["timeline"])
+    drawn(window, qtbot)
+    whole = sum(plot.height() for plot in plots)
+    for plot, height, share in zip(plots, before, (0.5, 0.25, 0.25), strict=True):
+        assert plot.getPlotItem().vb.height() > 1.5 * height
+        assert plot.height() / whole == pytest.approx(share, abs=0.06)
+        assert plot.getPlotItem().vb.width() == explorer.curve.getPlotItem().vb.width()
+    window.resize(1000, 640)
+    explorer.area.share_room()
+    drawn(window, qtbot)
+    assert [plot.height() >= least for plot, least in zip(plots, (140, 70, 70), strict=True)] == [True] * 3
+
+
+def test_playhead_pointer_and_selected_steps_are_in_all_three(window, qtbot) -> None:
+    _, explorer = opened(window, qtbot)
+    plots, (r, s) = plots_of(explorer), explorer.matrices
+    qtbot.mouseClick(s.viewport(), Qt.MouseButton.LeftButton, pos=cell_place(s, 33, 5))
+    assert window.playhead.step == 33 and window.selection.op == 5
+    assert len({plot._line.value() for plot in plots}) == 1
+    for view, at in ((explorer.curve, on_curve(explorer.curve, 21)), (r, cell_place(r, 22, 22))):
+        move(view.viewport(), at)
+        assert all(plot._hover.isVisible() for plot in plots)
+        assert len({plot._hover.value() for plot in plots}) == 1
+        assert all(matrix._row.isVisible() == (view is r) for matrix in (r, s))
+    QApplication.sendEvent(r, QEvent(QEvent.Type.Leave))
+    assert not any(plot._hover.isVisible() for plot in plots) and not s._row.isVisible()
+    drag(r, cell_place(r, 20, 30), cell_place(r, 50, 30))
+    assert explorer.span.chosen == (20, 50) and window.playhead.step == 33
+    assert all(plot._chosen.isVisible() for plot in plots)
+    assert len({plot._chosen.getRegion() for plot in plots}) == 1
+
+
+def test_every_recomputation_is_seen_in_r_however_small_its_cell_is(window, qtbot) -> None:
+    exploration, explorer = opened(window, qtbot)
+    r, shown = explorer.matrices[0], exploration.shown
+    window.playhead.seek(0)
+    image, wanted = r.grab().toImage(), r._theme.color("recomputed").name()
+    for step in np.flatnonzero(~shown.schedule.first_occurrence).tolist():
+        at = cell_place(r, step, int(shown.schedule.steps[step]))
+        near = [(at.x() + x, at.y() + y) for x in (-1, 0, 1) for y in (-1, 0, 1)]
+        assert wanted in {image.pixelColor(*place).name() for place in near}, step
+
+
+def test_r_and_s_say_what_a_cell_means_and_zoom_to_it(window, qtbot) -> None:
     exploration, explorer = opened(window, qtbot)
     shown, (r, s), span = exploration.shown, explorer.matrices, explorer.span
-    matrices = shown.matrices
     again = int(np.flatnonzero(~shown.schedule.first_occurrence)[0])
-    stage, column = int(matrices.stage_of_step[again]), int(matrices.column_of_step[again])
-    place = r._place(stage + 0.5, column + 0.5).toPoint()
-    move(r, place)
-    assert f"stage {stage + 1} · op {column + 1}" in QToolTip.text()
-    assert f"recomputed here, in step {again + 1}" in QToolTip.text()
-    held = int(np.flatnonzero(matrices.held_to - matrices.held_from > 3)[0])
-    row, across = int(matrices.held_from[held]) + 1, int(matrices.held_column[held])
-    move(s, s._place(row + 0.5, across + 0.5).toPoint())
-    assert "held (" in QToolTip.text()
+    op, stage = int(shown.schedule.steps[again]), int(shown.matrices.stage_of_step[again])
+    name = shown.graph.ops[op].name
+    place = cell_place(r, again, op)
+    move(r.viewport(), place + QPoint(1, 1))  # a dot is larger than its cell
+    words = QToolTip.text()
+    assert words.startswith(f"stage {stage + 1} computes {name} again, at step {again + 1}: dropped after")
+    assert explorer.span.pointed == (again, op)
+    first = int(np.flatnonzero(shown.schedule.steps == op)[0])
+    move(s.viewport(), cell_place(s, first + 1, op))
+    words = QToolTip.text()
+    assert words.startswith(f"{name} is held as stage") and f"computed at step {first + 1}" in words
     for _ in range(6):
         turn(r, place, 1)
-    top, bottom = span.rows
-    left, right = span.columns
-    assert top < stage + 0.5 < bottom < matrices.n and left < column + 0.5 < right
-    assert right - left < matrices.n / 4
-    move(r, place)
-    assert f"stage {stage + 1} · op {column + 1}" in QToolTip.text()
-    assert (span.begin, span.end) == pytest.approx((span.position(top), span.position(bottom)))
-    qtbot.mouseDClick(s, Qt.MouseButton.LeftButton, pos=place)
+    drawn(window, qtbot)
+    low, high = (80 * (1 - share) for share in reversed(span.heights[Scale.OPS]))
+    column = int(np.flatnonzero(shown.matrices.order == op)[0])
+    assert span.begin < again + 0.5 < span.end and low < column + 0.5 < high and high - low < 20
+    move(r.viewport(), cell_place(r, again, op))
+    assert QToolTip.text().startswith(f"stage {stage + 1} computes {name} again")
+    steps = span.begin, span.end
+    turn(r, place, -1, Qt.KeyboardModifier.ControlModifier)  # ops alone
+    assert (span.begin, span.end) == steps and span.heights[Scale.OPS] != (1 - high / 80, 1 - low / 80)
+    qtbot.mouseDClick(s.viewport(), Qt.MouseButton.LeftButton, pos=place)
     assert span.is_whole
-
-
-def test_a_drag_with_shift_selects_stages(window, qtbot) -> None:
-    exploration, explorer = opened(window, qtbot)
-    r, span, matrices = explorer.matrices[0], explorer.span, exploration.shown.matrices
-    window.playhead.seek(2)
-    ends = (r._place(row + 0.5, 10).toPoint() for row in (10, 19))
-    drag(r, *ends, Qt.KeyboardModifier.ShiftModifier)
-    chosen = np.flatnonzero((matrices.stage_of_step >= 10) & (matrices.stage_of_step <= 19))
-    assert span.chosen == (chosen[0], chosen[-1]) and window.playhead.step == 2
 
 
 def test_another_schedule_keeps_the_stages_on_screen_and_another_graph_shows_all(window, qtbot) -> None:
     exploration, explorer = opened(window, qtbot)
     span = explorer.span
     turn(explorer.curve, on_curve(explorer.curve, 60), 4)
-    rows = span.rows
+    stages = span.stages
     exploration.show(exploration.plain)
-    assert span.rows == pytest.approx(rows) and not span.is_whole
+    assert span.stages == pytest.approx(stages) and not span.is_whole
     exploration.set_graph(training_chain(20))
     assert span.is_whole and span.count == 40
 
@@ -268,20 +337,21 @@ def test_s_of_many_ops_shows_how_many_cells_are_held(window, exploration, qtbot)
 
     def darkness() -> float:
         drawn(window, qtbot)
-        image = s.grab().toImage().convertToFormat(s.grab().toImage().Format.Format_Grayscale8)
-        area = s._area()
+        # The first half of the stages and ops: forward values alone.
+        middle = cell_place(s, int(exploration.shown.matrices.stage_of_step.searchsorted(half)), half)
+        area = s.getPlotItem().vb.sceneBoundingRect()
+        image = s.grab().toImage().convertToFormat(QImage.Format.Format_Grayscale8)
         pixels = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), -1)
-        # The first half of the stages, below the playhead's line: forward values alone.
-        top, left, side = int(area.top()), int(area.left()), int(area.width())
-        return float(255 - pixels[top + 4 : top + side // 2, left + 2 : left + side // 2].mean())
+        part = pixels[int(area.top()) + 2 : middle.y(), int(area.left()) + 6 : middle.x()]
+        return float(255 - part.mean())
 
+    half = graph.n // 2
     plain = darkness()
     budget = int(exploration.plain.peak_bytes * 0.62)
     steps = planning.solve(graph, budget, solver="greedy").require_schedule().steps
     exploration.add(steps, budget_bytes=budget, solver="greedy", seconds=0.0)
     found = exploration.known[0]
     exploration.show(found)
-    half = graph.n // 2
     shares = [one.matrices.S[:half, :half].mean() for one in (found, exploration.plain)]
     assert darkness() / plain < shares[0] / shares[1] + 0.06 < 0.8
 
@@ -320,17 +390,17 @@ def test_the_budgets_words_leave_room_for_those_of_a_peak_over_it(window, explor
     assert curve._budget.label.anchors[0][1] == 0.0  # below it
 
 
-@pytest.mark.parametrize("width", [130, 180, 300])
-def test_the_legend_of_r_has_every_colour_however_narrow_it_is(window, qtbot, width: int) -> None:
+def test_the_legends_of_r_and_s_have_every_colour_in_one_line(window, qtbot) -> None:
     _, explorer = opened(window, qtbot)
-    r, s = explorer.matrices
-    for matrix in (r, s):
-        matrix.resize(width, 260)
-    image = r.grab().toImage()
-    below = range(int(r._area().bottom()) + 18, image.height())
-    colors = {image.pixelColor(x, y).name() for y in below for x in range(image.width())}
-    assert colors >= {r._theme.color(role).name() for role in ("recomputed", "forward", "backward")}
-    assert r._area() == s._area()  # a stage is at one height in both
+    for matrix, roles in zip(
+        explorer.matrices, (("recomputed", "forward", "backward"), ("held",)), strict=True
+    ):
+        matrix.setFixedWidth(400)
+        image = matrix.grab().toImage()
+        colors = {image.pixelColor(x, y).name() for y in range(HEIGHT) for x in range(image.width())}
+        assert colors >= {matrix._theme.color(role).name() for role in roles}
+        move(matrix.viewport(), QPoint(100, 5))
+        assert QToolTip.text().startswith(f"{matrix._title}: each")
 
 
 def test_the_legend_of_the_curve_has_lines_for_all_that_is_drawn(window, qtbot) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
@@ -12,7 +11,7 @@ from app.state.solve import BudgetStanding, Standing
 from checkmate import planning
 from checkmate.ir import Graph, GraphBuilder
 from checkmate.solvers.constraints import Constraints
-from tests.app.windows import link_texts, training_chain
+from tests.app.windows import click_op, link_texts, training_chain
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -122,13 +121,6 @@ def in_budget(window) -> int:
     window.explorer.turns.finish()
     assert exploration.standing.fit is BudgetStanding.BEST
     return min(exploration.shown.recomputed_ops)
-
-
-def click_op(window, qtbot, op: int) -> None:
-    """Click the op's cell on the diagonal of R."""
-    matrix, shown = window.explorer.matrices[0], window.session.exploration.shown
-    column = int(np.flatnonzero(shown.matrices.order == op)[0])
-    qtbot.mouseClick(matrix, LEFT, pos=matrix._place(column + 0.5, column + 0.5).toPoint())
 
 
 def test_a_click_on_an_op_says_why_and_leads_there(window, exploration, qtbot) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QLineF, QPointF, Qt
+from PySide6.QtCore import QLineF, QPoint, QPointF, Qt
 from PySide6.QtGui import QAction, QImage
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
@@ -13,6 +13,7 @@ from app.models.session import Session
 from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.panels.op_tables import LinkTable
+from app.views.timeline.matrix_view import MatrixView
 from app.views.timeline.pointed_plot import PointedPlot
 from app.views.window.main_window import MainWindow
 from checkmate import planning
@@ -109,3 +110,18 @@ def cursor_line(plot: PointedPlot, step: int) -> QLineF:
     x = plot.mapFromScene(box.mapViewToScene(QPointF(plot._place_of(step), 0.0))).x()
     area = plot.mapFromScene(box.sceneBoundingRect()).boundingRect()
     return QLineF(x, area.top(), x, area.bottom())
+
+
+def cell_place(matrix: MatrixView, step: int, op: int) -> QPoint:
+    """Return where an op's row is below a step, in pixels of the view that shows R or S."""
+    row = matrix._row_of(op)
+    assert row is not None
+    scene = matrix.getPlotItem().vb.mapViewToScene(QPointF(matrix._place_of(step), row))
+    return matrix.mapFromScene(scene)
+
+
+def click_op(window: MainWindow, qtbot, op: int, number: int = 0) -> None:
+    """Click an op's first computation in R, or with ``number`` 1 what is held after it in S."""
+    matrix, shown = window.explorer.matrices[number], window.session.exploration.shown
+    step = int(np.flatnonzero(shown.schedule.steps == op)[0]) + number
+    qtbot.mouseClick(matrix.viewport(), Qt.MouseButton.LeftButton, pos=cell_place(matrix, step, op))

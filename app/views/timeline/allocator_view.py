@@ -17,7 +17,7 @@ from app.state.knowledge import ListedSchedule
 from app.views.common.plot_style import color_text, name_axis
 from app.views.common.view_models import ViewModels
 from app.views.timeline.plot_legend import Entry
-from app.views.timeline.pointed_plot import PointedPlot
+from app.views.timeline.pointed_plot import BandedPlot
 from checkmate.memory.placement import Placement
 from checkmate.units import byte_unit, format_bytes
 
@@ -26,7 +26,7 @@ _MOST_COLUMNS = 2000
 _WISH = "addresses"
 
 
-class AllocatorView(PointedPlot):
+class AllocatorView(BandedPlot):
     """Draws a block for each buffer, at its address while it lives. The gaps are free chunks. Lines are the
     bytes requested, those in chunks, and the top of the memory. Until a new schedule is placed, the old one's
     picture stays. Steps, keys and colours are the memory curve's."""

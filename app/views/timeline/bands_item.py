@@ -18,7 +18,31 @@ _SHADES = (0.42, 0.54, 0.66)  # of neighbouring bands
 _EDGED = 4  # pixels; higher bands are separated by lines
 
 
-class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
+class PictureItem(pg.GraphicsObject):  # type: ignore[misc]
+    """A picture over a part of a plot. Its first row is the lowest, as the plot's scale goes up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._place, self._image = QRectF(), QImage()
+
+    def put(self, place: QRectF, pixels: NDArray[np.uint32]) -> None:
+        """Show ARGB values of 0xAARRGGBB."""
+        self.prepareGeometryChange()
+        height, width = pixels.shape
+        pixels = np.ascontiguousarray(pixels)
+        made = QImage(pixels.data, width, height, 4 * width, QImage.Format.Format_ARGB32)
+        self._place, self._image = place, made.copy()
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        return self._place
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None) -> None:
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, False)
+        painter.drawImage(self._place, self._image)
+
+
+class BandsItem(PictureItem):
     """Draws bands; says which of them is where. There is one column of bands for each pixel. It shows its
     step with the most live bytes, as the curve does."""
 
@@ -26,7 +50,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         super().__init__()
         self._theme, self._blocks = theme, blocks
         self._bands: Bands | PlacedBlocks | None = None
-        self._place, self._image = QRectF(), QImage()
         self._owners: NDArray[np.int64] = np.zeros((0, 0), np.int64)
         self._seen: set[int] = set()  # the groups in the image
         self._selected = -1, -1  # an op, and one of its values
@@ -109,15 +132,13 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
         selected[: bands.count] = self._is_selected(bands)
         colors[selected] = self._theme.color("accent").rgba()
         colors[-1] = 0
-        pixels = np.ascontiguousarray(colors[owners])
+        pixels = colors[owners]
         pixels[_edges(owners)] = self._theme.color("panel").rgba()
         if self._blocks:
             pixels[_edges(owners.T).T] = self._theme.color("panel").rgba()
         if selected.any():
             pixels[_outline(selected[owners])] = self._theme.color("text").rgba()
-        height, width = pixels.shape
-        self._image = QImage(pixels.data, width, height, 4 * width, QImage.Format.Format_ARGB32).copy()
-        self.update()
+        self.put(self._place, pixels)
 
     def _groups_of(self, bands: Bands | PlacedBlocks) -> NDArray[np.int64]:
         return np.concatenate([bands.group, np.arange(len(bands.groups)), [len(bands.groups) - 1]])
@@ -129,14 +150,6 @@ class BandsItem(pg.GraphicsObject):  # type: ignore[misc]
 
     def _shade(self, group: int, shade: int) -> QColor:
         return mixed(self._theme.now, self._role(group), _SHADES[shade])
-
-    def boundingRect(self) -> QRectF:
-        return self._place
-
-    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None) -> None:
-        # The first row of the image is the lowest, as the plot's scale goes up.
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, False)
-        painter.drawImage(self._place, self._image)
 
 
 def _edges(owners: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from app.theme import mixed
 from app.views.common.plot_style import color_text, name_axis
 from app.views.common.view_models import ViewModels
 from app.views.timeline.plot_legend import HEIGHT, EdgeLines, Entry
-from app.views.timeline.pointed_plot import PointedPlot
+from app.views.timeline.pointed_plot import BandedPlot
 from app.workers.background import on
 from checkmate.units import byte_unit, format_bytes
 
@@ -37,7 +37,7 @@ _WORDS, _AXES, _MARGINS = 52, 46, 2  # pixels: two lines of words above a peak; 
 _ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status bar
 
 
-class CurveView(PointedPlot):
+class CurveView(BandedPlot):
     """A stacked step curve, or bands; the pointer asks it about every step. A click moves the playhead, and
     selects the op of a band. Its colours come from the theme alone."""
 
@@ -132,7 +132,8 @@ class CurveView(PointedPlot):
         again = (edges[:-1] + edges[1:])[stack.recomputed] / 2
         self._ticks.setData(again, np.full(len(again), top * 0.012))
         self._draw_peak(axis, top)
-        self._name_axes(name, axis)
+        name_axis(self, self._theme, "left", name)
+        self._name_steps(axis)
         self._place_budget()
         low, high = axis.place((self._span.begin, self._span.end))
         self.setXRange(low, high, padding=0)
@@ -163,17 +164,6 @@ class CurveView(PointedPlot):
         if self._stack is None or self._stack[0] is not shown:
             self._stack = shown, memory_stack(shown.graph, shown.schedule, shown.timeline)
         return self._stack[1]
-
-    def _name_axes(self, unit: str, axis: StepAxis) -> None:
-        color = self._theme.now.tokens["muted"]
-        below, above = ("step", axis.cost_word)[:: -1 if axis.by_cost else 1]
-        name_axis(self, self._theme, "left", unit)
-        for side, words in (("bottom", below), ("top", above if axis.costs[-1] > 0 else "")):
-            ticks = self.getPlotItem().getAxis(side)
-            ticks.setLabel(words, color=color)  # the plot's own way would also show the axis
-            ticks.picture = None  # its ticks may be others though its ends are the same
-            ticks.update()
-            ticks.resizeEvent()
 
     def view_table(self) -> ViewTable | None:
         shown = self._exploration.shown

@@ -69,15 +69,16 @@ class SpanKeys(WidgetMixin):
 class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
     """A plot whose horizontal axis is the step, or a part of it. The axis below counts steps or costs, the
     one above the other of the two. A drag selects steps, the wheel and W A S D show fewer or other steps, and
-    a double click shows all. With Ctrl the wheel shows fewer bytes of ``scale``, as do keys. The playhead,
-    the selected steps and the bands are drawn by items that a subclass adds, in its own order."""
+    a double click shows all. With Ctrl the wheel shows less of the vertical ``scale``, as do keys. Where the
+    pointer is, a line is in every such plot. It, the playhead and the selected steps are drawn by items that
+    a subclass adds, in its own order."""
 
     # The base class sends events before ``__init__`` is done.
     _ready = False
     _span: StepSpan
     _scale: Scale
 
-    def __init__(self, models: ViewModels, scale: Scale, *, blocks: bool = False, note: str = "") -> None:
+    def __init__(self, models: ViewModels, scale: Scale, *, note: str = "") -> None:
         ticks = {
             "bottom": TickAxis("bottom", lambda *ends: self._ticks_of(*ends, below=True)),
             "top": TickAxis("top", lambda *ends: self._ticks_of(*ends, below=False)),
@@ -97,13 +98,13 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
         fix_plot(self, _LEFT)  # as wide as others, so that steps are below each other
         self.getPlotItem().showAxis("top")
         without_title(self.getPlotItem())
-        self.bands = BandsItem(self._theme, blocks=blocks)
         self.legend = CurveLegend(self._theme, self.legend_entries, note)
         self.legend.stand_above(self.getPlotItem())
         self._later = later(self, 0, self._draw)  # once, however often the wheel turns
         self._theme.changed.connect(self._color)
         self._span.changed.connect(self._later.start)
         self._span.chosen_changed.connect(self._on_chosen)
+        self._span.pointed_changed.connect(self._on_pointed)
         self._playhead.moved.connect(self._on_step)
         self._selection.changed.connect(self._on_selection)
         self._ready = True
@@ -132,7 +133,13 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
         self._line.setPos(place)
 
     def _on_selection(self, *_: object) -> None:
-        self.bands.select(self._selection.op, self._selection.value)
+        raise NotImplementedError
+
+    def _on_pointed(self) -> None:
+        pointed = self._span.pointed
+        self._hover.setVisible(pointed is not None)
+        if pointed is not None:
+            self._hover.setPos(self._place_of(pointed[0]))
 
     def _on_chosen(self) -> None:
         chosen, axis = self._span.chosen, self._span.axis
@@ -162,19 +169,18 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
     def legend_entries(self) -> list[Entry]:
         raise NotImplementedError
 
-    @property
-    def answering(self) -> Bands | PlacedBlocks | None:
-        """The bands that are drawn, if they are those of the schedule on screen."""
-        raise NotImplementedError
-
     def _words_at(self, position: QPointF) -> str:
         raise NotImplementedError
 
-    def _draw_bands(self, bands: Bands | PlacedBlocks, axis: StepAxis, highest: float, unit: int) -> None:
-        area, ratio = self.getPlotItem().vb.rect(), self.devicePixelRatioF()
-        size = round(ratio * area.width()), round(ratio * area.height())
-        low, high = (highest * share for share in self._span.heights[self._scale])
-        self.bands.draw(bands, axis, (self._span.begin, self._span.end), (low, high), size, unit)
+    def _name_steps(self, axis: StepAxis) -> None:
+        color = self._theme.now.tokens["muted"]
+        below, above = ("step", axis.cost_word)[:: -1 if axis.by_cost else 1]
+        for side, words in (("bottom", below), ("top", above if axis.costs[-1] > 0 else "")):
+            ticks = self.getPlotItem().getAxis(side)
+            ticks.setLabel(words, color=color)  # the plot's own way would also show the axis
+            ticks.picture = None  # its ticks may be others though its ends are the same
+            ticks.update()
+            ticks.resizeEvent()
 
     def _ticks_of(self, low: float, high: float, most: int, *, below: bool) -> list[tuple[float, str]]:
         axis = self._span.axis
@@ -199,16 +205,12 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
         place: QPointF = self.getPlotItem().vb.mapSceneToView(self.mapToScene(position.toPoint()))
         return place
 
-    def owner_at(self, position: QPointF) -> int:
-        """Return which band is at a place in the view; NOTHING for none."""
-        place = self._plot_place(position)
-        return self.bands.owner_at(place.x(), place.y())
+    def _pointed_at(self, position: QPointF) -> tuple[int, int]:
+        """Return the step at a place, and the op whose row it is; -1 if there are no rows."""
+        return self.step_at(position), -1
 
     def _go_to(self, position: QPointF) -> None:
-        self._playhead.seek(self.step_at(position))
-        bands, owner = self.answering, self.owner_at(position)
-        if bands is not None and bands.op_of(owner) >= 0:
-            self._selection.select(bands.op_of(owner), bands.value_of(owner))
+        self._playhead.seek(self._pointed_at(position)[0])
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._pressed_at, self._dragging = event.position(), False
@@ -220,9 +222,7 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
             if self._dragging and self._span.axis is not None:
                 self._span.choose((self.step_at(self._pressed_at), self.step_at(event.position())))
         inside = self._span.axis is not None and self.is_inside(event.position())
-        self._hover.setVisible(inside)
-        if inside:
-            self._hover.setPos(self._place_of(self.step_at(event.position())))
+        self._span.point_at(self._pointed_at(event.position()) if inside else None)
         QToolTip.showText(event.globalPosition().toPoint(), self._words_at(event.position()), self)
 
     def viewportEvent(self, event: QEvent) -> bool:
@@ -250,7 +250,7 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
         self.getPlotItem().vb.setBorder(pen)
 
     def leaveEvent(self, event: QEvent) -> None:
-        self._hover.hide()
+        self._span.point_at(None)
         super().leaveEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
@@ -259,9 +259,7 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
             return
         event.accept()
         if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            low, high = self._span.heights[self._scale]
-            at = self._plot_place(event.position()).y() / self._highest
-            self._span.show_heights(self._scale, *around(min(max(at, low), high), low, high, factor))
+            self._zoom_heights(event.position(), factor)
             return
         if sideways:
             self._span.move(sideways)
@@ -269,6 +267,44 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
             low, high = axis.place((self._span.begin, self._span.end))
             ends = around(min(max(self._plot_place(event.position()).x(), low), high), low, high, factor)
             self._span.show(*(axis.position(end) for end in ends))
+
+    def _zoom_heights(self, position: QPointF, factor: float) -> None:
+        low, high = self._span.heights[self._scale]
+        at = self._plot_place(position).y() / self._highest
+        self._span.show_heights(self._scale, *around(min(max(at, low), high), low, high, factor))
+
+
+class BandedPlot(PointedPlot):
+    """A plot with bands of buffers. A click also selects the value of a band."""
+
+    def __init__(self, models: ViewModels, scale: Scale, *, blocks: bool = False, note: str = "") -> None:
+        super().__init__(models, scale, note=note)
+        self.bands = BandsItem(self._theme, blocks=blocks)
+
+    def _on_selection(self, *_: object) -> None:
+        self.bands.select(self._selection.op, self._selection.value)
+
+    @property
+    def answering(self) -> Bands | PlacedBlocks | None:
+        """The bands that are drawn, if they are those of the schedule on screen."""
+        raise NotImplementedError
+
+    def _draw_bands(self, bands: Bands | PlacedBlocks, axis: StepAxis, highest: float, unit: int) -> None:
+        area, ratio = self.getPlotItem().vb.rect(), self.devicePixelRatioF()
+        size = round(ratio * area.width()), round(ratio * area.height())
+        low, high = (highest * share for share in self._span.heights[self._scale])
+        self.bands.draw(bands, axis, (self._span.begin, self._span.end), (low, high), size, unit)
+
+    def owner_at(self, position: QPointF) -> int:
+        """Return which band is at a place in the view; NOTHING for none."""
+        place = self._plot_place(position)
+        return self.bands.owner_at(place.x(), place.y())
+
+    def _go_to(self, position: QPointF) -> None:
+        super()._go_to(position)
+        bands, owner = self.answering, self.owner_at(position)
+        if bands is not None and bands.op_of(owner) >= 0:
+            self._selection.select(bands.op_of(owner), bands.value_of(owner))
 
 
 _HEIGHT = 20

@@ -14,7 +14,7 @@ from app.views.common.panel import Panel, PanelDock
 from app.views.common.texts import ElidedLabel
 from app.views.common.view_models import ViewModels
 from app.views.common.view_saver import SavableView, ViewSaver
-from app.views.common.widgets import NO_EDGES, bring_up, command_button, fill, in_row, open_below
+from app.views.common.widgets import bring_up, command_button, fill, in_row, open_below, scrolling
 from app.views.dialogs.cards_dialog import CardsDialog
 from app.views.dialogs.export_dialog import FigureDialog
 from app.views.dialogs.range_dialog import RangeDialog
@@ -36,8 +36,8 @@ from app.views.window.panel_area import PanelArea
 from checkmate.errors import CheckmateError
 
 _LEAST_BUDGET = 280  # pixels of height; below that its plot would be too flat to read
-_LEAST_MATRIX, _LEAST_CURVE = 103, 184  # pixels of width
-_LEAST_PLOT = 90  # pixels of height
+_LEAST_PLOT = 184  # pixels of width
+_LEAST_HEIGHTS = 140, 90, 70, 70  # pixels, of curve, addresses, R and S
 _ROOMY = 640  # pixels; a narrower graph has no room for all the words in its head
 
 _ALL = 100  # a widget's share of the space, against 1 of the others
@@ -142,40 +142,38 @@ class Explorer(QWidget):
         self.span_bar.table_wanted.connect(self.open_range)
         panel.head.insertWidget(1, self.span_bar, _ALL)
         self.compare_bar = CompareBar(self.comparison, self.shown_edits, theme)
-        self.matrices = [MatrixView(title, models) for title in ("R", "S")]
-        for matrix in self.matrices:
-            matrix.setMinimumWidth(_LEAST_MATRIX)
-        self.matrix_plots = QWidget()
-        pair = in_row(*((matrix, 1) for matrix in self.matrices), gap=12, edges=NO_EDGES)
-        self.matrix_plots.setLayout(pair)
         self.placing = Placing(exploration, self)
         self.lines = MemoryLines(exploration, self.placing, self._line_choice, self)
         self.curve = CurveView(models, self.lines)
         self.lines_menu = LinesMenu(self.lines, self)
         self.span_bar.menu.addMenu(self.lines_menu)
         self.allocator = AllocatorView(models, self.placing)
-        self.memory_plots = self._memory_plots()
+        self.matrices = [MatrixView(title, models) for title in ("R", "S")]
+        self._stack = self._plots()
+        plots = scrolling(self._stack, "Plots over the step")  # in a low panel
+        plots.setMinimumWidth(_LEAST_PLOT)
+        plots.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the keys are for the plots in it
         self.transport = Transport(exploration, models.playhead, theme)
         self.transport.setMinimumWidth(1)  # it leaves out what has no room
-        plots = in_row((self.memory_plots, 5), (self.matrix_plots, 5), gap=12)
         fill(panel.body, self.compare_bar, (plots, 1), self.transport)
         return panel
 
-    def _memory_plots(self) -> QSplitter:
-        plots = QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
-        for plot in (self.curve, self.allocator):
-            plot.setMinimumSize(_LEAST_CURVE, _LEAST_PLOT)
-            plots.addWidget(plot)
-        plots.setSizes([1000, 1000])  # the same share each
+    def _plots(self) -> QSplitter:
+        """All have one horizontal axis, so that what is below each other is one moment."""
+        plots = self.curve, self.allocator, *self.matrices
+        for plot, least in zip(plots, _LEAST_HEIGHTS, strict=True):
+            plot.setMinimumHeight(least)
+        self.memory_plots, self.matrix_plots = _stacked(self.curve, self.allocator), _stacked(*self.matrices)
         self.allocator.hide()
         self.span.changed.connect(self._show_addresses)
-        return plots
+        return _stacked(self.memory_plots, self.matrix_plots)
 
     def _show_addresses(self) -> None:
         wanted = self.span.with_addresses
         if wanted is self.allocator.isHidden():
             self.curve.getPlotItem().showAxis("bottom", not wanted)  # it is shared
             self.allocator.setVisible(wanted)
+            self._stack.setSizes([2000 if wanted else 1000, 1000])
             self.area.want_high_timeline(wanted)
 
     def open_range(self) -> RangeDialog:
@@ -240,6 +238,14 @@ class Explorer(QWidget):
 
     def _make_room_in_head(self) -> None:
         self.graph_panel.want_note(self.standing.isHidden() or self.graph_panel.width() >= _ROOMY)
+
+
+def _stacked(*plots: QWidget) -> QSplitter:
+    stack = QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
+    for plot in plots:
+        stack.addWidget(plot)
+    stack.setSizes([1000] * len(plots))  # the same share each
+    return stack
 
 
 def add_copy_save_menus(saver: ViewSaver, explorer: Explorer) -> None:

@@ -20,10 +20,9 @@ from app.views.timeline.matrix_view import MatrixView
 from checkmate.errors import UsageError
 from checkmate.formats.files import write_bytes
 
-_GAP = 14  # pixels between R and S
 _DOTS = 300.0  # to an inch, of R and S, which are pictures
-_BELOW_MATRIX = 38  # pixels more than its width that a matrix is high
-_SHAPE = {Shows.CURVE: 0.56, Shows.FRONTIER: 0.62, Shows.GRAPH: 0.45}  # height to width
+_SHAPE = {Shows.CURVE: 0.56, Shows.FRONTIER: 0.62}  # height to width of each view
+_OTHER_SHAPE = 0.45
 _LEAST_HEIGHT = 190  # pixels
 
 _Place = tuple[QWidget, QRect]
@@ -79,13 +78,11 @@ class Figures:
         else:
             titles = ("R", "S") if shows is Shows.BOTH else (shows.name,)
             views += [self._matrix(title, paper) for title in titles]
-        each = (wide - _GAP * (len(views) - 1)) // len(views)
-        high = round(each * _SHAPE[shows]) if shows in _SHAPE else each + _BELOW_MATRIX
-        high = max(_LEAST_HEIGHT, high) if shows in _SHAPE else high
-        places = [(view, QRect(number * (each + _GAP), 0, each, high)) for number, view in enumerate(views)]
+        high = max(_LEAST_HEIGHT, round(wide * _SHAPE.get(shows, _OTHER_SHAPE)))
+        places = [(view, QRect(0, number * high, wide, high)) for number, view in enumerate(views)]
         for view, place in places:
             view.resize(place.size())
-        return places, QSize(wide, high)
+        return places, QSize(wide, high * len(views))
 
     def _light(self) -> ViewModels:
         return replace(self._models, theme=CurrentTheme(ThemeChoice.LIGHT))
@@ -99,7 +96,9 @@ class Figures:
     def _matrix(self, title: str, paper: Paper) -> MatrixView:
         matrix = MatrixView(title, self._light())
         matrix.show_cursor(False)
+        matrix.draw_as_lines(sized(QFont(), round(WORDS)))
         matrix.sharpness = _DOTS / paper.per_inch
+        matrix.getPlotItem().showAxis("bottom")  # there is no curve above
         return matrix
 
     def _frontier(self) -> FrontierView:
