@@ -136,7 +136,8 @@ def test_names_are_cut_so_that_figures_stay_on_screen(window, qtbot) -> None:
     palette.list.item(0).setText("a name that is as long as those of layers in layers " * 4)
     qtbot.wait(10)
     row = palette.list.visualItemRect(palette.list.item(0))
-    assert palette.list.horizontalScrollBar().maximum() == 0 and row.right() <= palette.list.viewport().width()
+    assert palette.list.horizontalScrollBar().maximum() == 0
+    assert row.right() <= palette.list.viewport().width()
 
 
 def test_a_search_without_a_match_says_so(window, qtbot) -> None:
