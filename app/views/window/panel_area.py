@@ -36,8 +36,8 @@ class Preset:
 
 
 PRESETS = {
-    "tune": Preset(("inspector", "layers"), ("budget", "solving", "schedules"), 0.6),
-    "debug": Preset(("inspector",), ("layers",), 0.72),
+    "tune": Preset(("inspector", "layers"), ("budget", "solving", "schedules"), 0.66),
+    "debug": Preset(("inspector",), ("layers",), 0.76),
     "explain": Preset(("inspector",), (), 0.5),
 }
 
