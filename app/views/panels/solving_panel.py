@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.actions import action
 from app.models.exploration import Exploration
@@ -62,7 +62,8 @@ class SolvingPanel(Panel):
     def _make_plot(self) -> pg.PlotWidget:
         self._plot = pg.PlotWidget(axisItems={"bottom": _SecondsAxis("bottom")}, enableMenu=False)
         self._plot.hideButtons()
-        self._plot.setMinimumHeight(_LEAST_PLOT)
+        # It asks for no room: where the words leave less than it needs, it is hidden.
+        self._plot.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         self._plot.setMaximumHeight(120)
         self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
         self._plot.getPlotItem().setMouseEnabled(x=False, y=False)
@@ -160,9 +161,7 @@ class SolvingPanel(Panel):
 
     def _words_height(self) -> int:
         """Return the height that all but the plot needs, in pixels."""
-        layout = self.body
-        needed = layout.totalMinimumHeightForWidth(self.width()) if layout.hasHeightForWidth() else 0
-        return needed - (0 if self._plot.isHidden() else _LEAST_PLOT + layout.spacing())
+        return self.body.totalMinimumHeightForWidth(self.width()) if self.body.hasHeightForWidth() else 0
 
     def _asked(self) -> Solve | None:
         solve = self._exploration.solve
