@@ -116,26 +116,15 @@ def what_runs(trials: Trials, tried: TriedStep) -> str:
     if tried.schedule is None:
         return "plain training, without recomputation"
     count = plural(len(tried.schedule.steps) - trials.graph.n, "recomputation")
-    said = f"{count}, {format_overhead(_predicted(trials, tried), 1.0)} time predicted"
     more = _measured(trials, tried)
     if more is None:
-        return said
+        predicted = tried.cost(trials.graph) / trials.graph.base_cost
+        return f"{count}, {format_overhead(predicted, 1.0)} time predicted"
     written = 0.0 if trials.as_written is None else trials.as_written.found.seconds
     beside = (
         f" ({100 * (tried.found.seconds / written - 1):+.0f} % on the step as written)" if written else ""
     )
-    return f"{said}, {100 * (more - 1):+.0f} % measured{beside}"
-
-
-def _predicted(trials: Trials, tried: TriedStep) -> float:
-    """Return the predicted time, in plain steps: the ops' cost, times the slowdown that was measured for
-    another schedule, in which fewer ops run side by side."""
-    cost = tried.cost(trials.graph) / trials.graph.base_cost
-    for other in trials.all:
-        measured = None if other is tried else _measured(trials, other)
-        if measured is not None:
-            return cost * max(1.0, measured / (other.cost(trials.graph) / trials.graph.base_cost))
-    return cost
+    return f"{count}, {100 * (more - 1):+.0f} % time measured{beside}"
 
 
 def _measured(trials: Trials, tried: TriedStep) -> float | None:
@@ -147,13 +136,13 @@ def _measured(trials: Trials, tried: TriedStep) -> float | None:
 
 
 def _why_slower(trials: Trials, tried: TriedStep) -> Iterator[str]:
-    more = _measured(trials, tried)
-    if more is None or trials.plain is None or more <= _predicted(trials, tried) + _FAR:
+    more, predicted = _measured(trials, tried), tried.cost(trials.graph) / trials.graph.base_cost
+    if more is None or trials.plain is None or more <= predicted + _FAR:
         return
     ops = 100 * (tried.found.op_seconds / trials.plain.found.op_seconds - 1)
     yield (
-        f"it takes more than was predicted: its ops take {ops:+.0f} % in all, and the rest is lost while "
-        "they wait for one another"
+        f"it takes more than the {format_overhead(predicted, 1.0)} predicted: its ops take {ops:+.0f} % in "
+        "all, and the rest is lost while they wait for one another"
     )
 
 

@@ -41,14 +41,14 @@ def test_the_peak_of_fit_is_within_the_budget(sample: str, budget: str, tmp_path
     assert plain["peak_bytes"] > parse_bytes(budget)
     assert found["later_peak_bytes"] <= parse_bytes(budget), found["told"]
     assert found["search_peak_bytes"] < plain["peak_bytes"]
-    assert " recomputations, +" in found["told"] and not found["told"].count("over the budget")
+    assert " recomputations, " in found["told"] and not found["told"].count("over the budget")
     assert found["loss"] == pytest.approx(plain["loss"], rel=1e-3)
 
 
 def test_three_steps_of_fit_are_bitwise_the_plain_ones(tmp_path: Path) -> None:
     plain, expected = fit("unet", "plain", tmp_path, exact=True)
     found, weights = fit("unet", "60%", tmp_path, exact=True)
-    assert " recomputations, +" in found["told"]
+    assert " recomputations, " in found["told"]
     assert found["loss"] == plain["loss"]
     assert all(np.array_equal(a, b) for a, b in zip(weights, expected, strict=True))
     assert found["later_peak_bytes"] < plain["later_peak_bytes"]

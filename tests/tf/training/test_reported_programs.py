@@ -38,7 +38,7 @@ def test_a_sparse_input_is_planned() -> None:
 
 def test_ctc_keeps_its_budget() -> None:
     found, (line,) = run("ctc_dense.py keras 70%")
-    assert "'loss'" in found and " recomputations, +" in line and " over the budget" not in line
+    assert "'loss'" in found and " recomputations, " in line and " over the budget" not in line
 
 
 @pytest.mark.long
