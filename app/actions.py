@@ -337,6 +337,7 @@ ACTIONS: tuple[Action, ...] = (
             tip="Five steps through the window, from the budget to the export; Esc leaves it",
         ),
         Action("help.keys", "Commands and keys…", "F1"),
+        Action("help.doctor", "What this machine can do…"),
     ),
 )
 

@@ -55,7 +55,9 @@ def test_the_start_page_and_the_views(window, qtbot) -> None:
     assert all(view.widget.accessibleName() for view in window.explorer.saver.views)
 
 
-@pytest.mark.parametrize("command", ["file.settings", "file.profile", "help.keys", "solve.cards"])
+@pytest.mark.parametrize(
+    "command", ["file.settings", "file.profile", "help.keys", "help.doctor", "solve.cards"]
+)
 def test_the_dialogs(window, qtbot, command: str, chain_open) -> None:
     window.commands[command].trigger()
     opened = [one for one in QApplication.topLevelWidgets() if one.isVisible() and one is not window]

@@ -16,6 +16,7 @@ from app.state.constraint_targets import ConstraintKind
 from app.state.solve import LONGER_SECONDS
 from app.theme import ThemeChoice
 from app.views.common.widgets import ask_source, command_button, in_row, label
+from app.views.dialogs.doctor_dialog import DoctorDialog
 from app.views.dialogs.export_dialog import ExportDialog
 from app.views.dialogs.settings_dialog import KeysDialog, SettingsDialog
 from app.views.window import savers
@@ -131,6 +132,7 @@ class MainWindow(BaseWindow):
             "view.zoom_reset": lambda: self.explorer.graph_view.zoom_reset(),
             "help.tour": self.tour.start,
             "help.keys": lambda: KeysDialog(self).show(),
+            "help.doctor": self.show_doctor,
         }
 
     def _select_nothing(self) -> None:
@@ -338,6 +340,11 @@ class MainWindow(BaseWindow):
         self._start.show_recent(self.recent_entries())
         self._start.show_start()
         self._stack.setCurrentWidget(self._start)
+
+    def show_doctor(self) -> DoctorDialog:
+        dialog = DoctorDialog(self.theme, self.session, self)
+        dialog.show()
+        return dialog
 
     def restore(self, *, by_itself: bool = False) -> bool:
         orphans = [] if self.recovery is None else self.recovery.orphans()
