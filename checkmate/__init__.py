@@ -7,9 +7,9 @@
 
 Or all of it, measured and exported: ``checkmate.run("unet", "60%", "out")``.
 
-Most commands have a function of their name: ``info``, ``solve``, ``frontier``, ``max_batch``, ``report``;
-``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The module of a
-name is imported when the name is first used.
+Most commands have a function of their name: ``info``, ``solve``, ``frontier``, ``max_batch``, ``plan``,
+``report``; ``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The
+module of a name is imported when the name is first used.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from checkmate.python_api import frontier as frontier
     from checkmate.python_api import info as info
     from checkmate.python_api import max_batch as max_batch
+    from checkmate.python_api import plan as plan
     from checkmate.python_api import read_graph as read_graph
     from checkmate.python_api import read_schedule as read_schedule
     from checkmate.python_api import report as report
@@ -79,7 +80,7 @@ _NAMES = {
     ),
     "checkmate.planning.graph_info": "GraphInfo",
     "checkmate.python_api": (
-        "frontier info max_batch read_graph read_schedule report solve sweep write_graph "
+        "frontier info max_batch plan read_graph read_schedule report solve sweep write_graph "
         "write_matrices write_schedule"
     ),
     "checkmate.request": "ModelRequest",

@@ -1,6 +1,6 @@
 """The commands in Python, and the files that they read and write.
 
-The commands are ``info``, ``solve``, ``frontier``, ``max-batch`` and ``report``, and sweeps of many
+The commands are ``info``, ``solve``, ``frontier``, ``max-batch``, ``plan`` and ``report``, and sweeps of many
 graphs; those that measure are in ``checkmate.planning.stages``. They take the command line's words with its
 defaults, and give the same numbers. A graph is a ``Graph``, a graph's file, a bundled graph's name
 (``"unet-b8.graph"``) or a network of the paper (``"paper.unet@64"``). What takes long writes its progress to
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from checkmate.frontiers.summary import TradeOff
     from checkmate.ir import Schedule, SolveResult
     from checkmate.largest.of_model import LargestBatch
+    from checkmate.largest.on_cards import CardPlan
     from checkmate.planning.graph_info import GraphInfo
     from checkmate.reports.gather import Gathered
     from checkmate.solvers.constraints import Constraints
@@ -330,6 +331,54 @@ def _graph_or_request(
         return
     with as_request(model, **trace) as request:
         yield request
+
+
+def plan(
+    model: GraphLike | ModelLike,
+    devices: Sequence[str] = (),
+    *,
+    max_overhead: str | float | None = None,
+    batch_size: int | None = None,
+    reserve: str | int | None = None,
+    options: SolveOptions | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
+    **trace: Unpack[TraceOptions],
+) -> tuple[CardPlan, ...]:
+    """Estimate the largest batch and an example's seconds per card.
+
+    It works like the command ``checkmate plan``: nothing is run on a card. ``model`` and ``trace`` are as for
+    ``max_batch``; a graph's costs have to be counts of operations. ``devices`` are names of cards, or parts
+    of them; none: all of the table. ``reserve``: bytes of each card that are not there for the step (2.75 GiB
+    by default, an estimate). The options' time limit (60 s by default) is for all cards together. When
+    cancelled, the cards that are done are returned. Progress is as for ``frontier``.
+
+    Raises:
+        UsageError: there is no such card, costs are not operations, or no batch size is known. LoadError,
+        TraceError: of a model.
+
+    >>> [row.largest.batch for row in checkmate.plan("paper.unet", ["T4"])]
+    """
+    from checkmate.catalog.cards import cards_called, common_cards
+    from checkmate.largest.of_model import scaling_of
+    from checkmate.largest.on_cards import plans_for_cards
+
+    cards = cards_called(devices)
+    given = bytes_of(reserve)
+    with (
+        _graph_or_request(model, batch_size, trace) as subject,
+        progress_line(quiet=quiet, report=report) as told,
+    ):
+        return plans_for_cards(
+            scaling_of(subject, batch_size=batch_size, report=told, cancelled=cancelled),
+            cards,
+            reserve_bytes=common_cards().reserve_bytes if given is None else given,
+            max_overhead=overhead_of(max_overhead),
+            options=options or SolveOptions(time_limit_s=60.0),
+            report=told,
+            cancelled=cancelled,
+        )
 
 
 def report(

@@ -31,7 +31,7 @@ _GROUPS = {
     "Train within a budget": "rematerialize rematerialize_function train_step",
     "From a model to a training graph": "ModelRequest profile solve least_memory verify export "
     "export_within run",
-    "The trade-off": "info frontier sweep max_batch report",
+    "The trade-off": "info frontier sweep max_batch plan report",
     "Options and budgets": "SolveOptions Constraints Budget parse_budget resolve_budget keep_everything_peak "
     "known_minimum",
     "Checks and proofs": "check_schedule certify check_certificate",

@@ -7,11 +7,13 @@ GiB, TensorFlow's log offers 13.4 GiB."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from checkmate.catalog.bundled import resource
+from checkmate.errors import UsageError
 
 _TABLE = ("tables", "cards.json")
 _GIB, _GIGA, _TERA = 2**30, 1e9, 1e12
@@ -72,3 +74,19 @@ def _card(row: dict[str, Any]) -> Card:
         row["float32_matrix_tflops"] * _TERA,
         row["half_matrix_tflops"] * _TERA,
     )
+
+
+def cards_called(names: Sequence[str]) -> tuple[Card, ...]:
+    """Return the cards that ``names``, or parts of names, mean, by rising memory; all if there is no name."""
+    cards = card_models()
+    chosen: set[Card] = set()
+    for name in (name.strip().lower() for name in names):
+        called = [card for card in cards if card.name.lower() == name]
+        called = called or [card for card in cards if name in card.name.lower()]
+        if not called:
+            raise UsageError(
+                f"there is no card called {name!r} in the table",
+                hint=f"choose from {', '.join(card.name for card in cards)}",
+            )
+        chosen.update(called)
+    return tuple(card for card in cards if not names or card in chosen)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ALLOW_CODE_HELP = "allow the model's own code to run; use it only for a file that you trust"
 _DIGITS = 18  # of a whole number; nothing is counted with more
+ALLOWED_HELP = "the extra cost allowed: 5%%, 0.05 or any (default: one extra forward pass)"
 GRAPH_HELP = "a graph file, a bundled graph's name, or paper.NAME (a network of the paper)"
 
 
@@ -258,6 +259,16 @@ def add_time_limit(parser: argparse.ArgumentParser, limit_s: float, what: str) -
 
 def add_max_overhead(parser: Any, help: str) -> None:
     parser.add_argument("--max-overhead", type=overhead, metavar="X", help=help)
+
+
+def add_reserve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--reserve",
+        type=size_in_bytes,
+        metavar="SIZE",
+        help="what of each card is not there for the step: error correction, driver, CUDA and TensorFlow "
+        "(default 2.75GiB, an estimate)",
+    )
 
 
 def add_costs(parser: argparse.ArgumentParser) -> None:

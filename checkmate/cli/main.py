@@ -31,6 +31,7 @@ COMMANDS = {
         "trace the trade-off curve: extra cost at many budgets, with bounds and baselines",
     ),
     "cards": ("cards", "which card do I need: whether the step fits common cards, and at what cost"),
+    "plan": ("cards", "before renting a card: the largest batch and the time of an example on each"),
     "check": ("check", "check a schedule by an independent replay"),
     "certify": ("certify", "write a proof that others can check: no schedule costs less, or none fits"),
     "export": ("measured_steps", "verify a schedule, and write it as a TensorFlow training graph"),

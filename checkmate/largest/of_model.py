@@ -63,13 +63,23 @@ def graph_or_request(model: str | Path, batch_size: int | None = None) -> Graph 
     return read_any_graph(graph_path(name)) if is_graph_file(name) else build_paper_graph(name, batch_size)
 
 
-def _scaling(
+def scaling_of(
     model: Graph | ModelRequest,
-    batch_size: int | None,
-    fixed_bytes: int | None,
-    report: Report,
-    cancelled: Cancelled,
+    *,
+    batch_size: int | None = None,
+    fixed_bytes: int | None = None,
+    report: Report = silent,
+    cancelled: Cancelled = never,
 ) -> BatchScaling:
+    """Return how the step scales: of a graph by extrapolation, of a model by tracing it at two batches.
+
+    ``batch_size`` is what a graph's sizes are for, where it does not say; for a model it is the first of the
+    two to trace. ``fixed_bytes`` take the place of the graph's own.
+
+    Raises:
+        UsageError: no batch size is known, or nothing grows with it. LoadError, TraceError: from tracing a
+        model.
+    """
     if isinstance(model, Graph):
         return BatchScaling(with_fixed_bytes(model, fixed_bytes), batch_size or 0)
 
@@ -105,19 +115,20 @@ def largest_batch(
 ) -> LargestBatch:
     """Search for the largest batch within ``budget_bytes``; measure it where ``model`` is a Keras model.
 
-    ``max_overhead`` and ``options`` are as for ``checkmate.largest.batch.max_batch``. ``batch_size`` is what
-    a graph's sizes are for, where it does not say; for a model it is the first of the two to trace.
-    ``fixed_bytes`` take the place of the graph's own. ``measure`` is ``auto`` (where the device has the
-    memory free and it should not take longer than ``measure_limit_s``), ``always`` or ``never``.
+    ``max_overhead`` and ``options`` are as for ``checkmate.largest.batch.max_batch``, ``batch_size`` and
+    ``fixed_bytes`` as for ``scaling_of``. ``measure`` is ``auto`` (where the device has the memory free and
+    it should not take longer than ``measure_limit_s``), ``always`` or ``never``.
 
     Raises:
-        UsageError: ``measure`` is ``always`` and there is nothing to run, no batch size is known, or nothing
-        grows with it. LoadError, TraceError: from tracing a model. Others as ``max_batch``.
+        UsageError: ``measure`` is ``always`` and there is nothing to run. Others as ``scaling_of`` and
+        ``max_batch``.
     """
     name = model.name if isinstance(model, Graph) else model.shown
     a_model = isinstance(model, ModelRequest)
     require_measurable(name, a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
-    scaling = _scaling(model, batch_size, fixed_bytes, report, cancelled)
+    scaling = scaling_of(
+        model, batch_size=batch_size, fixed_bytes=fixed_bytes, report=report, cancelled=cancelled
+    )
     asked = options or SolveOptions()
     found = max_batch(
         scaling, budget_bytes, max_overhead=max_overhead, options=asked, report=report, cancelled=cancelled

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from checkmate.catalog.cards import Card
 from checkmate.graphs.layers import LayerBuilder, Tensor, training_graph
 from checkmate.graphs.paper import find_network
-from checkmate.ir import CostUnit, Graph, GraphBuilder, Op, Phase
+from checkmate.ir import CostUnit, Graph, GraphBuilder, Phase
+from checkmate.largest.roofline import op_seconds
 
 _FLOPS, _BYTES, _START = 8e12, 5e11, 5e-6  # per second, per second, seconds
 _FLOAT = 4
@@ -240,21 +241,8 @@ def _normalized(net: LayerBuilder, x: Tensor, name: str) -> Tensor:
 
 
 def mobilenet_on(card: Card) -> Graph:
-    """Build the paper's MobileNet with a card's estimated seconds as costs.
-
-    An op takes the longer of two times (the roofline: Williams, Waterman, Patterson, CACM 2009): its
-    operations at half of the card's peak, and its bytes at three quarters of the bandwidth; and a time to
-    start.
-    """
+    """Build the paper's MobileNet with a card's estimated seconds as costs."""
     graph = find_network("mobilenet").graph()
-
-    def seconds(op: Op) -> float:
-        used = [graph.values[value] for value in {*op.inputs, *op.outputs}]
-        if op.outputs and all(graph.values[value].alias_of is not None for value in op.outputs):
-            return 0.0
-        peak = card.vector if "Depthwise" in op.type else card.matrix
-        moved = sum(value.bytes for value in used)
-        return _START + max(2 * op.cost / (0.5 * peak), moved / (0.75 * card.bandwidth))
-
-    ops = tuple(replace(op, cost=seconds(op)) for op in graph.ops)
+    seconds = op_seconds(graph, card).tolist()
+    ops = tuple(replace(op, cost=cost) for op, cost in zip(graph.ops, seconds, strict=True))
     return replace(graph, ops=ops, cost_unit=CostUnit.SECONDS)

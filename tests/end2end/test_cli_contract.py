@@ -112,6 +112,16 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
     ),
     ("cards g.json --reserve 1TiB --time-limit 2", 3, {"": "format version rows"}),
     (
+        "plan paper.vgg16 --devices T4 --time-limit 1",
+        0,
+        {
+            "": "format version name ops estimated extrapolation reserve_bytes assumed rows cancelled",
+            "rows": "card memory_bytes budget_bytes bandwidth float32_operations half_operations answer "
+            "plain largest upper_bound_batch proved",
+        },
+    ),
+    ("plan paper.vgg16 --devices T4 --reserve 1TiB --time-limit 1", 3, {"": "format version rows"}),
+    (
         "max-batch g.json --budget 800 --time-limit 1",
         0,
         {
@@ -149,6 +159,8 @@ REFUSED = [
     "max-batch none.json --budget 60",
     "frontier none.json",
     "cards none.json",
+    "plan none.json",
+    "plan paper.vgg16 --devices potato",
     "check g.json none.json",
     "check g.json",
     "check g.json --certificate s.json",

@@ -93,6 +93,7 @@ OF_MODELS: dict[str, Callable[[Any, Graph], object]] = {
     "export": lambda model, graph: checkmate.export(model, graph, "s.json", "out"),
     "export_within": lambda model, graph: checkmate.export_within(model, graph, "s.json", "60%", "out"),
     "max_batch": lambda model, graph: checkmate.max_batch(model, "1GiB"),
+    "plan": lambda model, graph: checkmate.plan(model, ["T4"]),
 }
 OF_GRAPHS: dict[str, Callable[[Any], object]] = {
     "info": checkmate.info,
@@ -170,7 +171,7 @@ def test_schedules_and_certificates_of_files(graph: Graph, file: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "name", ["solve", "least_memory", "frontier", SWEEP, "certify", "max_batch", "report"]
+    "name", ["solve", "least_memory", "frontier", SWEEP, "certify", "max_batch", "plan", "report"]
 )
 def test_what_takes_long_says_so_on_standard_error(
     name: str, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -185,6 +186,7 @@ def test_what_takes_long_says_so_on_standard_error(
         "sweep": lambda **how: checkmate.sweep([graph], ["80%"], **options, **how),
         "certify": lambda **how: checkmate.certify(graph, "50%", **how),
         "max_batch": lambda **how: checkmate.max_batch(graph, 100, batch_size=1, **options, **how),
+        "plan": lambda **how: checkmate.plan("paper.vgg16", ["T4"], **options, **how),
         "report": lambda **how: checkmate.report(curve, tmp_path / "page.html", **how),
     }[name]
     log = io.StringIO()

@@ -24,7 +24,7 @@ _PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 # again, and ``dots_with_no_batch_dims_saveable`` does not, took 4.2 ms (GPT) and 5.9 ms (ViT): 3.3 and 3.8 at
 # the peak.
 OF_PRODUCTS = 0.7
-OF_BANDWIDTH = 0.75  # that is reached: assumed, not measured
+OF_BANDWIDTH = 0.75  # that is reached: assumed, as in ``checkmate.largest.roofline``
 _UNKNOWN = "A100 40 GB"  # what a GPU is taken for that is not in the table: a card from its middle
 
 

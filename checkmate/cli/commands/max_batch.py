@@ -42,9 +42,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="the budget: 6.5GiB or 16GB",
     )
-    common_options.add_max_overhead(
-        parser, "the extra cost allowed: 5%%, 0.05 or any (default: one extra forward pass)"
-    )
+    common_options.add_max_overhead(parser, common_options.ALLOWED_HELP)
     add(
         "-b",
         "--batch-size",

@@ -140,11 +140,17 @@ def test_a_loss_by_name_takes_the_place_of_one_that_cannot_be_handed_over() -> N
     assert any("'squares' is not part of Keras" in note for note in graph.metadata["notes"])
 
 
-def test_a_model_is_scaled_by_itself() -> None:
-    model, options = wide(optimizer="adam", loss="mse"), checkmate.SolveOptions(time_limit_s=2.0)
-    found = checkmate.max_batch(model, "16MiB", measure="never", optimizer="sgd", options=options, quiet=True)
-    assert "wide" in found.graph.name and found.batch > BATCH
-    assert found.graph.fixed["optimizer"] < found.graph.fixed["parameters"]  # Adam has twice as much
+@pytest.mark.parametrize("function", ["max_batch", "plan"])
+def test_a_model_is_scaled_by_itself(function: str) -> None:
+    model = wide(optimizer="adam", loss="mse")
+    how: dict[str, Any] = {"options": checkmate.SolveOptions(time_limit_s=2.0), "quiet": True}
+    if function == "max_batch":
+        found = checkmate.max_batch(model, "16MiB", measure="never", optimizer="sgd", **how)
+        assert "wide" in found.graph.name and found.batch > BATCH
+        assert found.graph.fixed["optimizer"] < found.graph.fixed["parameters"]  # Adam has twice as much
+    else:
+        (row,) = checkmate.plan(model, ["T4"], **how)
+        assert row.largest is not None and row.largest.batch > BATCH
 
 
 @pytest.mark.parametrize("function", ["verify", "export", "export_within"])
