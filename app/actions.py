@@ -338,6 +338,7 @@ ACTIONS: tuple[Action, ...] = (
         ),
         Action("help.keys", "Commands and keys…", "F1"),
         Action("help.doctor", "What this machine can do…"),
+        Action("help.desktop", "Add to the applications menu"),
     ),
 )
 

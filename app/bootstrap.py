@@ -17,6 +17,7 @@ from checkmate.doctor.diagnosis import Line, PartState
 from checkmate.doctor.lines import window_line
 from checkmate.errors import CheckmateError, LoadError, UsageError
 from checkmate.formats.files import require_writable
+from checkmate.machine.desktop_entry import APPLICATION_ID
 from checkmate.processes.stages import Probe, probe, sentence_of
 from checkmate.progress import never
 from checkmate.records.read import is_record
@@ -156,7 +157,7 @@ def _start_application(theme: str | None, settings: QSettings | None) -> tuple[Q
     application = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(application, QApplication)
     application.setApplicationName("Checkmate Explorer")
-    application.setDesktopFileName("checkmate-explorer")
+    application.setDesktopFileName(APPLICATION_ID)
     application.setWindowIcon(load_icon())
     current = CurrentTheme(kept_theme(settings) if theme is None else ThemeChoice(theme))
     apply_theme(application, current.now, load_fonts())

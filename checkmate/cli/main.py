@@ -42,6 +42,7 @@ COMMANDS = {
         "explain",
         "say what filled the memory, from an out-of-memory log or a profile of TensorFlow",
     ),
+    "desktop": ("window", "add the window to the desktop's applications menu"),
     "doctor": ("doctor", "show what this machine can do, what is missing, and how to fix it"),
     "list": ("info", "list what is available, and why something is not"),
 }

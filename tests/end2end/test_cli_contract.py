@@ -143,6 +143,8 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
             "not_fetched_bytes",
         },
     ),
+    ("desktop", 0, {"": "written"}),
+    ("desktop --remove", 0, {"": "removed"}),
     ("list solvers", 0, {"": "solvers", "solvers": "name description features available why"}),
     ("list models", 0, {"": "models", "models": "name description kind input_shape batch_size"}),
     ("list loaders", 0, {"": "loaders", "loaders": "name description available why"}),
@@ -170,6 +172,7 @@ REFUSED = [
     "run nofile.keras --budget 60% -o out",
     "report none.json -o r.html",
     "explain none.log",
+    "desktop --potato",
     "doctor -o without-prove.md",
     "list potatoes",
 ]

@@ -19,7 +19,7 @@ from tests.graphs_strategies import training_chain
         ("explor unet", "did you mean explore?  see: checkmate --help"),
         ("run unet --budgt 60%", "did you mean --budget?  see: checkmate run --help"),
         ("list models more", "unrecognized arguments: more"),
-        ("list --potato", "see: checkmate list --help"),
+        ("desktop --potato", "see: checkmate desktop --help"),
         ("solve {graph}", "one of the arguments --budget --max-overhead is required"),
         ("solve {graph} --budget 60 --solver nope", "there is no solver 'nope'"),
         ("solve {graph} --budget 60 --time-limit soon", "'soon' is not a number of seconds"),

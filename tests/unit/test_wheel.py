@@ -70,7 +70,7 @@ def test_the_kernels_translation_is_inside(wheel: dict[str, bytes]) -> None:
 
 
 def test_resources_and_licences_are_inside_and_pictures_for_readers_are_not(wheel: dict[str, bytes]) -> None:
-    folders = ("export", "fonts", "graphs", "icons", "report", "tables", "theme")
+    folders = ("export", "fonts", "graphs", "icons", "desktop", "report", "tables", "theme")
     wanted = {
         f"checkmate/resources/{f}/{path.name}": path
         for f in folders

@@ -26,8 +26,10 @@ from app.views.window.openers import RECORD_FILTER, Batches, Comparing, RecordFi
 from app.views.window.panel_area import PRESETS
 from app.views.window.tour import Tour
 from app.workers.background import on
+from checkmate.errors import CheckmateError
 from checkmate.ir import Graph
 from checkmate.machine.cost_store import default_path
+from checkmate.machine.desktop_entry import data_folder, install_entry
 from checkmate.records.read import is_record
 
 _ROOMY = 1300  # pixels; a narrower window has no space for all the words
@@ -133,6 +135,7 @@ class MainWindow(BaseWindow):
             "help.tour": self.tour.start,
             "help.keys": lambda: KeysDialog(self).show(),
             "help.doctor": self.show_doctor,
+            "help.desktop": self.install_desktop_entry,
         }
 
     def _select_nothing(self) -> None:
@@ -324,6 +327,14 @@ class MainWindow(BaseWindow):
         self._start.show_start()
         if self.session.exploration.graph is not None:
             self.show_explorer()
+
+    def install_desktop_entry(self) -> None:
+        try:
+            written = install_entry(data_folder())
+        except CheckmateError as error:
+            self.notice.say(str(error), error.hint)
+            return
+        self.say(f"Wrote {written[-1]}. To remove it, run checkmate desktop --remove.", _NOTICED_MS)
 
     def ask_open(self) -> None:
         if path := ask_source(self, "Open a model or a graph", _OPENED):

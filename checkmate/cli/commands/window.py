@@ -4,7 +4,9 @@ import argparse
 from pathlib import Path
 
 from checkmate.cli import common_options, output
+from checkmate.machine.desktop_entry import data_folder, install_entry, remove_entry
 from checkmate.terminal import Interrupt
+from checkmate.units import plural
 
 
 def add_explore(parser: argparse.ArgumentParser) -> None:
@@ -85,3 +87,31 @@ def _explore(options: argparse.Namespace, interrupt: Interrupt) -> int:
         facts = {"file": options.file, "written": written}
         output.show(options.json, facts, "\n".join(f"wrote {path}" for path in written))
     return code
+
+
+def add_desktop(parser: argparse.ArgumentParser) -> None:
+    common_options.describe(
+        parser,
+        _desktop,
+        "Write a desktop entry and the icon into your data folder (~/.local/share, or XDG_DATA_HOME). Linux "
+        "only; no root rights are needed.",
+        example="checkmate desktop",
+    )
+    parser.add_argument("--remove", action="store_true", help="remove the window from the menu")
+
+
+def _desktop(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    data = data_folder()
+    files = remove_entry(data) if options.remove else install_entry(data)
+    facts = {"removed" if options.remove else "written": [str(path) for path in files]}
+    if options.remove:
+        text = (
+            f"removed {plural(len(files), 'file')} from {data}" if files else f"there is no entry in {data}"
+        )
+    else:
+        text = (
+            f"Checkmate Explorer is in the applications menu: {files[-1]}; to remove it, run "
+            "checkmate desktop --remove"
+        )
+    output.show(options.json, facts, text)
+    return 0

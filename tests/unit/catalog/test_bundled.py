@@ -20,7 +20,7 @@ SIZES = {16, 24, 32, 48, 64, 128, 256}
 
 
 def test_the_package_has_what_the_project_has() -> None:
-    for folder in ("fonts", "graphs", "icons", "tables"):
+    for folder in ("fonts", "graphs", "icons", "desktop", "tables"):
         names = sorted(path.name for path in (ROOT / "resources" / folder).iterdir())
         assert names == [entry.name for entry in contents(folder, "")]
         assert names
