@@ -1,9 +1,9 @@
-"""How far a budget reaches over batches, and the search for the largest batch."""
+"""How far a budget reaches over batches and input sizes, and the search for the largest batch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,17 +130,28 @@ TIP = (
 )
 
 
-def coming_words(batch: int, plain_bytes: int) -> str:
-    """What an unexplored batch needs where everything is kept."""
-    return f"Batch {batch:,}: {format_bytes(plain_bytes)} all kept, estimated"
+INPUT_TIP = (
+    "Estimated from traces at {traced}: exact there, and on a parabola elsewhere. Only schedules that are "
+    "known count. The size that you choose is traced, too; its costs are operation counts."
+)
+OFFER = "Trace the model at two further sizes, in the background. Nothing is measured."
 
 
-def reach_words(batch: int, kept: int, fits: int) -> str:
-    """Up to which batch the budget keeps everything, and fits at all."""
+def coming_words(size: str, plain_bytes: int) -> str:
+    """What an unexplored batch or input size needs where everything is kept."""
+    return f"{size[:1].upper()}{size[1:]}: {format_bytes(plain_bytes)} all kept, estimated"
+
+
+def reach_words(level: int, kept: int, fits: int, words: Callable[[int], str] | None = None) -> str:
+    """Up to which size the budget keeps everything, and fits at all. ``words`` names an input size; None:
+    levels are batches."""
+    name = words or "batch {:,}".format
     if not fits:
-        return "No batch is known to fit this budget"
-    if batch > fits:
-        return f"This budget fits only up to batch {fits:,}"
+        return f"No {'input size' if words else 'batch'} is known to fit this budget"
+    if level > fits:
+        return f"This budget fits only up to {name(fits)}"
     if kept in (0, fits):
-        return f"This budget fits up to batch {fits:,}"
-    return f"Fits up to batch {fits:,}; all kept up to {kept:,}"
+        return f"This budget fits up to {name(fits)}"
+    if words is None:
+        return f"Fits up to {name(fits)}; all kept up to {kept:,}"
+    return f"Fits {words(fits)}; all kept up to {words(kept)}"

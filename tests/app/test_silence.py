@@ -9,6 +9,7 @@ from app.models import solving
 from app.models.exploration import Exploration
 from app.models.finders import BatchFinder
 from app.models.placements import Placing
+from app.models.scales import SizeTracer
 from app.models.solving import Checking, SolverClient
 from app.presenters.sizes import BatchQuestion
 from app.workers import client as clients
@@ -16,6 +17,7 @@ from app.workers import process
 from app.workers.process import WorkerProcess
 from checkmate.ir import SolveStatus
 from checkmate.memory.check import check
+from checkmate.request import ModelRequest
 from checkmate.workers.window_messages import Checked, Placed, Preparing, SolveEnded
 from tests.app.windows import exploration_of
 from tests.graphs_strategies import training_chain
@@ -176,3 +178,14 @@ def test_a_search_for_a_batch_that_is_never_answered_ends(qtbot, module, monkeyp
     qtbot.waitUntil(lambda: finder.asked is None, timeout=20000)
     assert "did not answer" in finder.sentence
     finder.close()
+
+
+def test_a_trace_at_another_size_that_is_never_answered_fails(qtbot, module) -> None:
+    tracer, said = SizeTracer(), []
+    tracer._client._silent_s = 0.1
+    tracer._client.process._module = module(SILENT)
+    tracer.failed.connect(said.append)
+    with qtbot.waitSignal(tracer.failed, timeout=20000):
+        tracer.ask(ModelRequest("unet"))
+    assert "did not answer" in said[0]
+    tracer.close()

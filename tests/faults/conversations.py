@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.devices import certify, export, profile
+from tests.faults.devices import certify, export, profile, trace_sizes
 from tests.faults.protocols import Protocol, auto, prove
 from tests.faults.windows import check_elsewhere, explore, find_batch, look_for_less, place_buffers
 
@@ -20,6 +20,9 @@ PROTOCOLS: dict[str, Protocol] = {
     "batches": Protocol(f"{_WORKERS}.searches", _WINDOW, _WAITS, find_batch),
     "least memory": Protocol(f"{_WORKERS}.solver", _WINDOW, f"{_SOLVING}:_SILENT_S", look_for_less),
     "certifier": Protocol(f"{_WORKERS}.searches", _WINDOW, _WAITS, certify),
+    "sizes": Protocol(
+        f"{_WORKERS}.device", _WINDOW, "app.models.scales:_SILENT_S", trace_sizes, silent_s=40.0
+    ),
     "profile": Protocol(f"{_WORKERS}.device", _WINDOW, "", profile),
     "export": Protocol(f"{_WORKERS}.device", _WINDOW, "", export),
 }

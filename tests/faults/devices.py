@@ -17,7 +17,7 @@ from unittest import mock
 
 from checkmate import planning
 from checkmate.errors import CheckmateError
-from checkmate.formats.graph import read_graph
+from checkmate.formats.graph import read_graph, unpack_graph
 from checkmate.formats.schedule import read_certificate, read_schedule
 from checkmate.ir import Graph
 from checkmate.memory.check import check
@@ -128,6 +128,29 @@ def _exported(place: Path, graph: Graph, reported: bool) -> str:
         return "it is called exported, and nothing is there" if reported else ""
     steps = read_schedule(written, graph).require_schedule().steps.tolist()
     return "" if check(graph, steps).ok else "the schedule that was written does not hold"
+
+
+def trace_sizes(patience: float) -> str:
+    for batch in (2, 3):
+        profiled(batch)
+    application()
+    from app.models.scales import SizeTracer
+
+    said: list[bytes | str] = []
+    with closing(SizeTracer()) as tracer:
+        tracer.traced.connect(said.append)
+        tracer.failed.connect(said.append)
+        for batch in (2, 3):
+            said.clear()
+            tracer.ask(_request(batch))
+            if not until(lambda: bool(said), patience, turn):
+                return "the trace never ended"
+            answer = said[0]
+            if isinstance(answer, str):
+                continue
+            if not _same(unpack_graph(answer), batch):
+                return f"the graph of batch {batch} is another"
+    return ""
 
 
 def certify(patience: float) -> str:

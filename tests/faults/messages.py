@@ -26,12 +26,12 @@ from checkmate.processes.children import module_command
 from checkmate.solvers.pathcut.in_process import PROVER_MESSAGES
 from checkmate.workers.window_messages import WINDOW_MESSAGES
 from tests.faults.conversations import PROTOCOLS
-from tests.faults.protocols import SILENT_S, Protocol
+from tests.faults.protocols import Protocol
 from tests.faults.relay import CLAIMS, DIRECTIONS, FAULTS, LIE, STEPS
 
 _TABLES = (WINDOW_MESSAGES, PROVER_MESSAGES)
 _NONE = "none"
-_RECORDED, _RECORDING_S = "tests.faults.recorded", 600.0
+_RECORDED, _RECORDING_S, _PLAYED_SILENT_S = "tests.faults.recorded", 600.0, 8.0
 _LEFT_S = 5.0  # for the children of a conversation to end
 
 
@@ -55,8 +55,9 @@ def relayed(
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(import_module(protocol.starter), "module_command", command))
         if protocol.waits and fault != _NONE:
+            silent_s = _PLAYED_SILENT_S if instead else protocol.silent_s  # a player answers at once
             module, _, name = protocol.waits.partition(":")
-            stack.enter_context(mock.patch.object(import_module(module), name, SILENT_S))
+            stack.enter_context(mock.patch.object(import_module(module), name, silent_s))
         yield
 
 

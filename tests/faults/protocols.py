@@ -25,7 +25,6 @@ from checkmate.solvers.problem import SolveOptions
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import training_chain
 
-SILENT_S = 8.0
 LARGE = 130  # ops: more than the prover takes in a thread
 ROUNDING = 1 + 1e-9
 
@@ -34,7 +33,7 @@ ROUNDING = 1 + 1e-9
 class Protocol:
     """A conversation with ``module``, which ``starter`` starts.
 
-    ``waits`` (``module:name``) says how long a silence may last; ``SILENT_S`` takes its place, so that a lost
+    ``waits`` (``module:name``) says how long a silence may last; ``silent_s`` takes its place, so that a lost
     message does not take a minute.
     """
 
@@ -42,6 +41,7 @@ class Protocol:
     starter: str
     waits: str
     talk: Callable[[float], str]
+    silent_s: float = 8.0
 
 
 @cache

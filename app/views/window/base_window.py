@@ -8,10 +8,10 @@ from PySide6.QtCore import QByteArray, QSettings, QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMainWindow, QMessageBox, QStackedWidget, QWidget
 
-from app.models.batch_scale import BatchScale
 from app.models.cursors import Playhead, Selection
 from app.models.placements import LineChoice
 from app.models.recovery import Explored, Recent, Recovery
+from app.models.scales import BatchScale, InputScale
 from app.models.session import Session
 from app.models.undo import UndoCommands
 from app.presenters.commands import profiled_from
@@ -59,6 +59,7 @@ class BaseWindow(QMainWindow):
         self.session, self.theme, self._batch_size = session, theme, batch_size
         self.recovery = recovery  # restores what a window that did not close has left
         self.line_choice, self.batch_scale = LineChoice(self), BatchScale(session, self)
+        self.input_scale = InputScale(session, self)
         self.preferences = Preferences(settings, theme, session, self.line_choice, self)
         self.playhead, self.selection = Playhead(self), Selection(self)
         self.what_ifs = UndoCommands(session, self.selection, self)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QSplitter, QWidget
@@ -19,11 +21,11 @@ from app.views.dialogs.cards_dialog import CardsDialog
 from app.views.dialogs.export_dialog import FigureDialog
 from app.views.dialogs.range_dialog import RangeDialog
 from app.views.graph.graph_view import GraphView
-from app.views.panels.batch_row import BatchRow
 from app.views.panels.budget_panel import BudgetPanel
 from app.views.panels.inspector import Inspector
 from app.views.panels.layers_panel import LayersPanel
 from app.views.panels.schedules_panel import SchedulesPanel
+from app.views.panels.size_rows import BatchRow, InputRow
 from app.views.panels.solving_panel import SolvingPanel
 from app.views.timeline.allocator_view import AllocatorView
 from app.views.timeline.curve_view import CurveView
@@ -58,7 +60,12 @@ class Explorer(QWidget):
         self.comparison, self.span = self.models.comparison, self.models.span
         self.shown_edits = ShownEdits(exploration, self.comparison, what_ifs.stack)
         self.budget, self.batch = BudgetPanel(exploration, theme), BatchRow(exploration, window.batch_scale)
-        self.budget.body.addWidget(self.batch)
+        self.input_size = InputRow(exploration, window.input_scale)
+        self.batch.add_offer(self.input_size.offer)
+        self._rows_room: dict[QWidget, int] = {}
+        for row in (self.batch, self.input_size):
+            self.budget.body.addWidget(row)
+            row.room_wanted.connect(partial(self._give_row_room, row))
         self.solving = SolvingPanel(exploration, theme)
         self.layers = LayersPanel(exploration, selection, theme)
         self.inspector = Inspector(self.models, what_ifs, self.shown_edits)
@@ -84,7 +91,6 @@ class Explorer(QWidget):
         self.layers.zoom_wanted.connect(self.graph_view.zoom_to)
         self.saver.figure_wanted.connect(self.open_figure)
         self.budget.solve_wanted.connect(self._what_ifs.ask)
-        self.batch.room_wanted.connect(self._give_batch_room)
         self.solving.stop.clicked.connect(lambda: session.stop_solve())
         self.solving.more.clicked.connect(lambda: session.solve(LONGER_SECONDS))
         self.solving.minimum.clicked.connect(self.budget.aim_at_least)
@@ -110,9 +116,9 @@ class Explorer(QWidget):
             "inspector": PanelDock(self.inspector, "inspector"),
         }
 
-    def _give_batch_room(self, pixels: int) -> None:
-        room = pixels + self.budget.body.spacing() if pixels else 0
-        self.budget.setMinimumHeight(_LEAST_BUDGET + room)
+    def _give_row_room(self, row: QWidget, pixels: int) -> None:
+        self._rows_room[row] = pixels + self.budget.body.spacing() if pixels else 0
+        self.budget.setMinimumHeight(_LEAST_BUDGET + sum(self._rows_room.values()))
         self.area.fit()
 
     def _graph_panel(self) -> Panel:

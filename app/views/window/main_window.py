@@ -252,9 +252,11 @@ class MainWindow(BaseWindow):
     def _on_prepared(self) -> None:
         self.explorer.batch.largest_wanted.connect(self.batches.open)
         self.explorer.batch.profile_wanted.connect(self.batches.profile_at)
+        self.explorer.input_size.profile_wanted.connect(lambda: self.profile_again(self.request))
 
     def _choosing_size(self) -> bool:
-        return self.explorer.batch.isAncestorOf(self.focusWidget())
+        rows = (self.explorer.batch, self.explorer.input_size)
+        return any(row.isAncestorOf(self.focusWidget()) for row in rows)
 
     def _on_graph(self) -> None:
         graph = self.session.exploration.graph
@@ -393,7 +395,7 @@ class MainWindow(BaseWindow):
         views = self._explorer
         owners = () if views is None else (views.inspector.hotspot, views.placing)
         openers = self.records, self.comparing, self.batches, self.certifying
-        for one in (*owners, *openers, self.batch_scale, self.session):
+        for one in (*owners, *openers, self.batch_scale, self.input_scale, self.session):
             one.close()
         if self.recovery is not None:
             self.recovery.close()
