@@ -101,7 +101,7 @@ def cell_words(shown: ListedSchedule, which: str, step: int, column: int) -> str
     stage = int(shown.matrices.stage_of_step[step])
     begin, end = np.searchsorted(shown.matrices.stage_of_step, (stage, stage + 1)).tolist()
     op, runs = int(shown.matrices.order[column]), shown.runs
-    name, steps = short_name(shown.graph.ops[op].name), runs.steps_of(op)
+    name, steps = _in_layer(shown.graph, op), runs.steps_of(op)
     if which == "S":
         held = bool(_spans_at(shown.matrices, stage, column).any())
         words = _held_words(shown, op, begin) if held else _not_held_words(shown, op, begin)
@@ -176,7 +176,12 @@ def _last_held(shown: ListedSchedule, op: int, run: int, until: int) -> int:
 
 
 def _reader_at(shown: ListedSchedule, step: int) -> str:
-    return f"{short_name(shown.graph.ops[int(shown.schedule.steps[step])].name)} at step {step + 1:,}"
+    return f"{_in_layer(shown.graph, int(shown.schedule.steps[step]))} at step {step + 1:,}"
+
+
+def _in_layer(graph: Graph, op: int) -> str:
+    name, layer = short_name(graph.ops[op].name), graph.ops[op].group.rsplit("/", 1)[-1]
+    return name if layer in name else f"{name} of {layer}"
 
 
 def _op_words(graph: Graph, op: int) -> str:

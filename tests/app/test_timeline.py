@@ -293,7 +293,7 @@ def test_r_and_s_say_what_a_cell_means_and_zoom_to_it(window, qtbot) -> None:
     shown, (r, s), span = exploration.shown, explorer.matrices, explorer.span
     again = int(np.flatnonzero(~shown.schedule.first_occurrence)[0])
     op, stage = int(shown.schedule.steps[again]), int(shown.matrices.stage_of_step[again])
-    name = shown.graph.ops[op].name
+    name = f"{shown.graph.ops[op].name} of {shown.graph.ops[op].group}"
     place = cell_place(r, again, op)
     move(r.viewport(), place + QPoint(1, 1))  # a dot is larger than its cell
     words = QToolTip.text()
