@@ -21,7 +21,7 @@ from checkmate.machine.desktop_entry import APPLICATION_ID
 from checkmate.processes.stages import Probe, probe, sentence_of
 from checkmate.progress import never
 from checkmate.records.read import is_record
-from checkmate.units import Budget
+from checkmate.units import FIRST_SHARE, Budget
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QSettings
@@ -85,7 +85,7 @@ def explore(
     _begin(window, file)
     if drawing:
         try:
-            _solve(window, file, budget or Budget(share=0.6))
+            _solve(window, file, budget or Budget(share=FIRST_SHARE))
             _go_to(window, at)
             if screenshot is not None:
                 _draw(window, screenshot)

@@ -20,6 +20,7 @@ _NEGATIVE = re.compile(r"\s*-\s*[0-9.]")
 _ROOM = 1.02  # times what a step showed: a budget that is said to be enough
 NONE = "–"  # in place of a figure that is not known
 _AS_BUDGETS = "write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
+FIRST_SHARE = 0.6  # of the memory of keeping everything: the budget to begin with
 
 
 def plural(number: int, word: str, several: str = "") -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from app.presenters.wording import percent
 from app.state.knowledge import ListedSchedule, WhatIf
 from app.state.saved import OwnSchedule
-from checkmate.units import format_bytes
+from checkmate.units import FIRST_SHARE, format_bytes
 
 _METHODS = {
     "chen-sqrt-linear": ("Chen √n", "every √n-th op is a checkpoint"),
@@ -44,7 +44,7 @@ class ScheduleRow:
         if not narrow or self.group is not RowGroup.BASELINES:
             return self.name, self.detail
         method, _, cost = self.name.rpartition(_DOT)
-        return method, cost
+        return method, _DOT.join(filter(None, (cost, self.detail)))
 
     @property
     def pinned(self) -> bool:
@@ -91,9 +91,12 @@ def grouped(
     plain = what_if.plain
     mine = tuple(_own_row(entry, what_if) for entry in own)
     seen = {row.found.key for row in mine}
-    methods = [plain, *sorted(what_if.baselines, key=lambda one: (one.solver, -one.peak_bytes))]
-    baselines = tuple(_baseline_row(one, plain) for one in methods if one.key not in seen)
-    seen |= {row.found.key for row in baselines}
+    methods = sorted(what_if.baselines, key=lambda one: (one.solver, -one.peak_bytes))
+    baselines: dict[bytes, ScheduleRow] = {}
+    for row in (_plain_row(what_if), *_first_row(what_if), *(_baseline_row(one, plain) for one in methods)):
+        if row.found.key not in seen:
+            baselines.setdefault(row.found.key, row)
+    seen |= baselines.keys()
     known = {one.key: one for one in (*what_if.known, *also) if one.key not in seen}
     frontier = sorted(known.values(), key=lambda one: -one.peak_bytes)
     rows = [
@@ -102,7 +105,7 @@ def grouped(
     ]
     return {
         RowGroup.MINE: mine,
-        RowGroup.BASELINES: baselines,
+        RowGroup.BASELINES: tuple(baselines.values()),
         RowGroup.FRONTIER: _told_apart(rows, plain.peak_bytes),
     }
 
@@ -131,9 +134,28 @@ def _own_row(own: OwnSchedule, what_if: WhatIf) -> ScheduleRow:
     return _row(RowGroup.MINE, found, name, " · ".join(said), own)
 
 
-def _baseline_row(found: ListedSchedule, plain: ListedSchedule) -> ScheduleRow:
+def _baseline_row(found: ListedSchedule, plain: ListedSchedule, detail: str = "") -> ScheduleRow:
     name = f"{_method(found, plain) or found.solver}{_DOT}{cost_text(found.overhead)}"
-    return _row(RowGroup.BASELINES, found, name)
+    return _row(RowGroup.BASELINES, found, name, detail)
+
+
+def _plain_row(what_if: WhatIf) -> ScheduleRow:
+    least = what_if.plain.peak_bytes <= what_if.least_possible
+    return _baseline_row(what_if.plain, what_if.plain, "none needs less, proved" if least else "")
+
+
+def _first_row(what_if: WhatIf) -> Iterator[ScheduleRow]:
+    """What is solved by itself: the best known for ``FIRST_SHARE`` of keeping everything; the least memory
+    where it is proved that nothing fits that."""
+    plain, least = what_if.plain, what_if.known[0]
+    budget, name = int(FIRST_SHARE * plain.peak_bytes), f"{share_text(FIRST_SHARE)} of the peak"
+    found = what_if.best_to_show(budget)
+    if budget < what_if.least_possible:
+        found = least
+        name = f"Least memory {'possible' if least.peak_bytes <= what_if.least_possible else 'known'}"
+    if found is not None and found.key != plain.key:
+        name = f"{name}{_DOT}{cost_text(found.overhead)}"
+        yield _row(RowGroup.BASELINES, found, name, _missed(found, what_if))
 
 
 def _row(

@@ -35,9 +35,6 @@ def outline(live: Sequence[int], columns: int) -> list[int]:
     return [max(live[start : max(start + 1, end)]) for start, end in pairwise(starts)]
 
 
-TRIED = 0.6  # of the memory of keeping everything; the budget that the first stop offers
-
-
 class Place(Enum):
     """What a stop points at."""
 

@@ -51,9 +51,9 @@ def exploration_of(graph: Graph) -> Exploration:
     return exploration
 
 
-def smaller(exploration: Exploration) -> ListedSchedule:
+def smaller(exploration: Exploration, share: float = 0.8) -> ListedSchedule:
     """Add a schedule with a smaller peak, and show it."""
-    budget = int(exploration.plain.peak_bytes * 0.8)
+    budget = int(exploration.plain.peak_bytes * share)
     steps = planning.solve(exploration.graph, budget).require_schedule().steps
     exploration.add(np.asarray(steps), budget_bytes=exploration.plain.peak_bytes, solver="auto", seconds=0.0)
     exploration.show(exploration.known[0])

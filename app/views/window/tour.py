@@ -4,12 +4,13 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
-from app.presenters.start import STOPS, TRIED, Place, words_of
+from app.presenters.start import STOPS, Place, words_of
 from app.views.common.paint_turns import visible_part
 from app.views.common.widgets import in_column, in_row, label
 from app.views.window.base_window import BaseWindow
 from app.workers.background import later, on
 from checkmate.catalog.samples import shown_samples
+from checkmate.units import FIRST_SHARE
 
 _WORDS = 308  # pixels a line of the card's words
 _RING, _GAP = 3, 10  # pixels: of the ring, and between it and the card
@@ -117,7 +118,7 @@ class Tour(QObject):
     def _try(self) -> None:
         exploration = self._window.session.exploration
         if exploration.plain is not None:
-            self._window.explorer.budget.choose(int(TRIED * exploration.plain.peak_bytes))
+            self._window.explorer.budget.choose(int(FIRST_SHARE * exploration.plain.peak_bytes))
 
     def _say(self) -> None:
         if self.at is not None:
@@ -165,7 +166,7 @@ class _Card(QFrame):
         self._title, self._count = label("", name="title"), label("", muted=True)
         self._words = label("", wrap=True)
         self._words.setFixedWidth(_WORDS)
-        self.tried = QPushButton(f"Try {round(100 * TRIED)} % of the memory")
+        self.tried = QPushButton(f"Try {round(100 * FIRST_SHARE)} % of the memory")
         self.leave, self.back, self.next = QPushButton("Leave"), QPushButton("Back"), QPushButton("Next")
         self.leave.setToolTip("Leave the tour (Esc); Help > Take the tour starts it again")
         self.next.setObjectName("primary")

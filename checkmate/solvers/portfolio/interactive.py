@@ -3,9 +3,9 @@
 The newest request comes first. Everything found and proved goes to one ``Frontier``, and to the listener. A
 request starts from the best schedule known that fits, and from the bound known for it. The prover's process
 stays warm between requests. While nothing is asked, the frontier is filled: first schedules by greedy at many
-budgets, each also from its cheaper and its smaller neighbour; then the bound of the single cut at each; then
-longer solves where the gap is widest. After the first budgets, the published methods solve a few, to compare
-with. Idle work stops within milliseconds of a request.
+budgets, that of ``FIRST_SHARE`` before all others, each also from its cheaper and its smaller neighbour; then
+the bound of the single cut at each; then longer solves where the gap is widest. After the first budgets, the
+published methods solve a few, to compare with. Idle work stops within milliseconds of a request.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from checkmate.solvers.repeated_blocks import BlocksOf, repeated_schedules
 from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
 from checkmate.solvers.tolerances import PROVED, ROUNDING
+from checkmate.units import FIRST_SHARE
 
 # Budgets between the least possible and keep-everything; the number of those done first.
 _POINTS, _COARSE = 64, 16
@@ -255,7 +256,8 @@ class LiveSolver:
         low, high = max(self._least, 1), max(self._plain, 1)
         grid = np.geomspace(low, high, _POINTS).astype(np.int64).tolist()
         order = sorted(range(_POINTS), key=lambda i: (-((_POINTS - i) & -(_POINTS - i)), -i))
-        return [budget for budget in dict.fromkeys(grid[i] for i in order) if budget < self._plain]
+        wanted = dict.fromkeys([max(low, int(FIRST_SHARE * high)), *(grid[i] for i in order)])
+        return [budget for budget in wanted if budget < self._plain]
 
     def _greedy(self, budget: int) -> None:
         self._scaled = scaled = self._scaled or build_model(self.graph)

@@ -23,6 +23,7 @@ from checkmate.solvers.pathcut.in_process import ProverProcess
 from checkmate.solvers.portfolio import interactive as live
 from checkmate.solvers.portfolio.interactive import FrontierListener, LiveSolver
 from checkmate.solvers.problem import Listener, SolveOptions
+from checkmate.units import FIRST_SHARE
 from tests.generated_graphs import training_dag
 from tests.graphs_strategies import random_graph, training_chain
 from tests.oracles import optimum
@@ -99,6 +100,16 @@ def assert_sound(live: LiveSolver) -> None:
     assert costs == sorted(costs, reverse=True)
     bounds = [frontier.bound(b) for b in budgets]
     assert bounds == sorted(bounds, reverse=True)
+
+
+def test_the_first_budget_is_a_share_of_keeping_everything() -> None:
+    graph = training_chain(30)
+    budget = int(FIRST_SHARE * peak_of(graph))
+    with LiveSolver(graph, FrontierRecorder(graph)) as solver:
+        solver.begin(fill=False)
+        assert solver.frontier.best(budget) is None
+        assert solver.idle(lambda: False)
+        assert solver.frontier.best(budget) is not None
 
 
 TINY = [training_chain(3), training_dag(1, 3), training_dag(2, 3)]
