@@ -20,6 +20,7 @@ from app.state.saved import (
     insert_saved,
     listed_own,
     proved_to_save,
+    read_missed,
     read_proved,
     read_waiting,
     restored,
@@ -54,6 +55,7 @@ class Exploration(QObject):
         opened_at: where the slider stood when the graph was opened.
         passing: the costs are estimates that measured ones will replace; until then nothing is solved.
         preparing: what the solver does before it can search, in words; empty if it can search.
+        step: where the playhead is; None if it is on the peak, and stays there.
     """
 
     leaving = Signal()  # another graph is about to take the place of this one
@@ -66,6 +68,7 @@ class Exploration(QObject):
     constraints_changed = Signal()
     passing_changed = Signal()
     measured_changed = Signal()
+    step_changed = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -79,6 +82,7 @@ class Exploration(QObject):
         self.opened_at = SliderTarget()
         self.passing = False
         self.preparing = ""
+        self.step: int | None = None
         self.standing: Standing | None = None
         self.listing = Listing(self)
         self._chosen = False  # by hand; what is on screen is not the budget's own schedule
@@ -140,7 +144,7 @@ class Exploration(QObject):
         self._what_ifs = {Constraints(): self.what_if}
         self._proved, self._measured, self._waiting, self._missed = (), {}, {}, self.what_if.missed
         self.shown, self._chosen = self.what_if.plain, False
-        self.solve = None
+        self.solve = self.step = None
         self.budget_bytes, self.aim = self.shown.peak_bytes, None
         self.opened_at = self.asked
         self.listing.restart()
@@ -160,6 +164,11 @@ class Exploration(QObject):
             self.preparing = sentence
             self.solve_changed.emit()
 
+    def put_step(self, step: int | None) -> None:
+        if step != self.step:
+            self.step = step
+            self.step_changed.emit()
+
     def set_passing(self, passing: bool) -> None:
         if passing != self.passing:
             self.passing = passing
@@ -170,7 +179,7 @@ class Exploration(QObject):
     ) -> bool:
         """Replace estimated costs by measured ones, and go on with what was ``saved``; return whether the
         user had moved the slider or set constraints."""
-        asked, constraints = self.asked, self.constraints
+        asked, constraints, step = self.asked, self.constraints, self.step
         moved = asked != self.opened_at
         if saved is None:
             self.set_graph(graph, what_if)
@@ -181,6 +190,8 @@ class Exploration(QObject):
             self.set_constraints(constraints)
         if moved:
             self.move(asked)
+        if step is not None:
+            self.put_step(step)
         return moved or not constraints.is_empty
 
     def set_constraints(self, constraints: Constraints) -> None:
@@ -224,6 +235,7 @@ class Exploration(QObject):
         proved, waiting = read_proved(saved), read_waiting(saved)
         self.set_graph(saved.graph, what_if)
         self._proved, self._waiting = proved, waiting
+        self._missed.update(read_missed(saved))
         assert self.unconstrained is not None
         for budget, bound in saved.bounds:
             self.unconstrained.frontier.add_bound(budget, bound)
@@ -243,11 +255,12 @@ class Exploration(QObject):
         if saved.budget_bytes:
             self.set_budget(saved.budget_bytes)
         self.opened_at = self.asked
+        self.put_step(saved.step)
 
     def saved(self) -> SavedExploration:
         assert self.graph is not None and self.what_if is not None and self.unconstrained is not None
         waiting = {under: found for under, found in self._waiting.items() if under not in self._what_ifs}
-        results, own, under = schedules_to_save(
+        results, own, under, missed = schedules_to_save(
             self.unconstrained, self._what_ifs.values(), self.listing.own, waiting
         )
         return SavedExploration(
@@ -260,6 +273,8 @@ class Exploration(QObject):
             own,
             proved_to_save(self.unconstrained.frontier, self._what_ifs, self._proved),
             under,
+            missed,
+            self.step,
         )
 
     def set_needed(self, needed_bytes: int, what_if: WhatIf) -> None:

@@ -97,6 +97,7 @@ class Recovery(QObject):
             exploration.constraints_changed,
             exploration.passing_changed,
             exploration.measured_changed,
+            exploration.step_changed,
             exploration.listing.changed,
         )
         exploration.leaving.connect(self._leave)

@@ -192,14 +192,14 @@ def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -
     return "" if state is None else f"{'done' if state is FillState.DONE else 'working'} · {known}"
 
 
-def playhead_text(graph: Graph, op: int, step: int, count: int, live: int, peak: int) -> str:
+def playhead_text(shown: ListedSchedule, step: int) -> str:
     """What happens at the playhead, for the status bar and for assistive technology."""
-    name = graph.ops[op].name
+    steps, live, peak = shown.schedule.steps, int(shown.timeline.live_bytes[step]), shown.timeline.peak_bytes
+    name = shown.graph.ops[int(steps[step])].name
     # A long name is cut at its front: its end says most.
     name = name if len(name) <= _LONGEST else "…" + name[1 - _LONGEST :]
-    return (
-        f"Step {step + 1} of {count}, computing {name}, {format_bytes(live)} live (peak {format_bytes(peak)})"
-    )
+    at = f"Step {step + 1} of {len(steps)}, computing {name}"
+    return f"{at}, {format_bytes(live)} live (peak {format_bytes(peak)})"
 
 
 def timeline_text(name: str, shown: ListedSchedule) -> str:

@@ -94,8 +94,11 @@ def read_waiting(saved: SavedExploration) -> Waiting:
     return found
 
 
-# (Every schedule once; place → entry of the user's list; place → constraints whose frontier it is on.)
-ToSave = tuple[tuple[SolveResult, ...], dict[int, SavedOwn], dict[int, tuple[Mapping[str, Any], ...]]]
+# (Every schedule once; place → entry of the user's list; place → constraints whose frontier it is on; place →
+# budget that an export found it over.)
+ToSave = tuple[
+    tuple[SolveResult, ...], dict[int, SavedOwn], dict[int, tuple[Mapping[str, Any], ...]], dict[int, int]
+]
 
 
 def schedules_to_save(
@@ -121,7 +124,16 @@ def schedules_to_save(
         tuple(results.values()),
         {places[entry.found.key]: entry.saved() for entry in entries},
         {places[key]: tuple(sets) for key, sets in under.items()},
+        {places[key]: budget for key, budget in plain.missed.items() if key in places},
     )
+
+
+def read_missed(saved: SavedExploration) -> dict[bytes, int]:
+    """As ``WhatIf.missed``."""
+    return {
+        steps_key(saved.schedules[place].require_schedule().steps): budget
+        for place, budget in saved.missed.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)

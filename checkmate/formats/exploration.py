@@ -6,7 +6,8 @@ without the ``constraints``, which are names as the solvers' ``Constraints`` wri
 not take them for bounds of the plain graph. ``measured`` has ``{"steps", "live_bytes", "peak_bytes",
 "seconds", "device"}`` of each schedule that was run. A schedule of the user's own list has the field ``own``,
 with ``max_overhead`` null at any cost; one that is on the frontier of constraints has ``on_frontier_of``, a
-list of these.
+list of these; one that an export found over its budget has ``missed_budget_bytes``. ``step`` is the
+playhead's, from 0; without it, that is on the peak.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class BoundsUnder:
 class SavedExploration:
     """``bounds``: (budget in bytes, lower bound on the cost; infinite where no schedule fits).
 
-    ``own`` and ``under`` (the sets of constraints that a schedule is on the frontier of) are by place in
-    ``schedules``.
+    ``own``, ``under`` (the sets of constraints that a schedule is on the frontier of) and ``missed`` (the
+    budget in bytes that an export found it over) are by place in ``schedules``. ``step``: where the playhead
+    is; None if on the peak.
     """
 
     graph: Graph
@@ -71,6 +73,8 @@ class SavedExploration:
     own: Mapping[int, SavedOwn] = field(default_factory=dict)
     constrained_bounds: tuple[BoundsUnder, ...] = ()
     under: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    missed: Mapping[int, int] = field(default_factory=dict)
+    step: int | None = None
 
     def of(self, graph: Graph) -> SavedExploration:
         """Return this exploration with ``graph``, which has the same ops, in place of its own. Where costs
@@ -109,6 +113,8 @@ def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None)
             more["own"] = _own_to_json(saved.own[index])
         if saved.under.get(index):
             more["on_frontier_of"] = [dict(one) for one in saved.under[index]]
+        if index in saved.missed:
+            more["missed_budget_bytes"] = saved.missed[index]
         yield (b"," if index else b"") + _json({**result_to_json(saved.graph, result), **more})
     yield b'],"bounds":' + _json(_bounds_to_json(saved.bounds))
     if saved.constrained_bounds:
@@ -121,6 +127,8 @@ def exploration_pieces(saved: SavedExploration, graph_body: bytes | None = None)
         yield b',"constraints":' + _json(dict(saved.constraints))
     if saved.measured:
         yield b',"measured":' + _json([asdict(one) for one in saved.measured])
+    if saved.step is not None:
+        yield b',"step":%d' % saved.step
     yield b"}\n"
 
 
@@ -151,6 +159,7 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
     proved = fields.entries("constrained_bounds", [])
     own = {place: _own(entry) for place, entry in enumerate(entries)}
     under = {place: entry.entries("on_frontier_of", []) for place, entry in enumerate(entries)}
+    missed = {place: entry.whole("missed_budget_bytes", None) for place, entry in enumerate(entries)}
     return SavedExploration(
         graph,
         fields.whole("budget_bytes", 0),
@@ -161,6 +170,8 @@ def exploration_from_json(path: Path, data: Any) -> SavedExploration:
         {place: one for place, one in own.items() if one is not None},
         tuple(BoundsUnder(entry.get("constraints", dict), _bounds(entry)) for entry in proved),
         {place: tuple(one.data for one in sets) for place, sets in under.items() if sets},
+        {place: budget for place, budget in missed.items() if budget is not None},
+        fields.whole("step", None),
     )
 
 

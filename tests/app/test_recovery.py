@@ -13,12 +13,15 @@ from PySide6.QtWidgets import QPushButton
 
 from app.models.recovery import Recent, Recovery
 from app.models.session import Session
+from app.presenters.schedule_rows import grouped
 from app.state.knowledge import is_baseline
 from app.state.saved import OwnSchedule
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.window.main_window import MainWindow
+from checkmate import planning
 from checkmate.formats import write_graph
 from checkmate.formats.exploration import read_exploration
+from checkmate.ir.result import MeasuredSchedule
 from checkmate.machine.cost_origin import file_facts
 from tests.app.test_window import facts
 from tests.app.windows import smaller, training_chain
@@ -219,6 +222,41 @@ def test_a_graph_that_is_opened_again_goes_on_where_it_was_left(opened, qtbot, t
     other.open(str(one))
     assert pinned_and_named(other) == {("good", True)}
     assert other.session.exploration.plain.cost == dearer.base_cost
+
+
+def marked(window: MainWindow) -> set[int]:
+    rows = (row for rows in grouped(window.session.exploration.what_if, []).values() for row in rows)
+    return {row.found.peak_bytes for row in rows if row.detail == "over its budget when it was exported"}
+
+
+def test_the_playhead_and_what_an_export_found_come_back(opened, qtbot, tmp_path: Path) -> None:
+    path, folders = tmp_path / "one.json", (tmp_path / "sessions", Recent(tmp_path / "recent"))
+    write_graph(path, training_chain())
+    window = opened(*folders)
+    window.open(str(path))
+    exploration = window.session.exploration
+    for share in (0.75, 0.6):
+        budget = int(share * exploration.plain.peak_bytes)
+        found = planning.solve(exploration.graph, budget, solver="greedy")
+        exploration.add(found.schedule.steps, budget_bytes=found.budget_bytes, solver="greedy", seconds=0.0)
+    small, asked = exploration.known[:2]
+    exploration.set_budget(asked.peak_bytes)
+    steps = tuple(small.schedule.steps.tolist())
+    measured = MeasuredSchedule(steps, (1,) * len(steps), asked.peak_bytes, 1.0, "cpu")
+    exploration.take_measured(measured, small.result(), asked, asked.peak_bytes)
+    window.commands["playback.first"].trigger()
+    window.commands["playback.next"].trigger()
+    assert marked(window) == {asked.peak_bytes} and window.playhead.step == 1
+    window.close()
+    other = opened(*folders)
+    other.open(str(path))
+    assert marked(other) == {asked.peak_bytes} and other.playhead.step == 1
+    assert other.session.exploration.shown.key == small.key
+    other.commands["playback.peak"].trigger()
+    other.close()
+    again = opened(*folders)
+    again.open(str(path))
+    assert again.playhead.step == again.session.exploration.shown.timeline.peak_step > 1
 
 
 def test_the_newest_of_each_name_is_kept(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.actions import PANELS, action
-from app.models.recovery import identity, sessions_folder
+from app.models.recovery import sessions_folder
 from app.presenters import wording
 from app.presenters.commands import as_commands, as_python
 from app.presenters.solve_text import why_no_export
@@ -40,8 +40,6 @@ _OPENED = f"Models and graphs (*.keras *.h5 *.json *.json.gz);;{RECORD_FILTER};;
 
 class MainWindow(BaseWindow):
     def _begin(self) -> None:
-        self._opened = ""  # the identity of the graph
-        self._at_peak = True  # of the schedule on screen
         self._column.insertWidget(0, self._command_bar())
         self.records = RecordFiles(self, self._settings)
         self.comparing, self.batches = Comparing(self), Batches(self)
@@ -223,10 +221,12 @@ class MainWindow(BaseWindow):
     def _connect(self) -> None:
         session, exploration = self.session, self.session.exploration
         self.prepared.connect(self._on_prepared)
+        exploration.leaving.connect(self._on_leaving)
         exploration.graph_changed.connect(self._on_graph)
+        exploration.step_changed.connect(self._go_to_step)
         on(self._allow_export, exploration.passing_changed, exploration.standing_changed)
         exploration.shown_changed.connect(self._on_shown)
-        self.playhead.told.connect(self._on_step)
+        on(self._on_step, self.playhead.told, self.playhead.playing_changed)
         session.progressed.connect(self._start.work.phases.show_progress)
         session.failed.connect(self._on_failed)
         session.outdated.connect(self._on_outdated)
@@ -258,13 +258,14 @@ class MainWindow(BaseWindow):
         rows = (self.explorer.batch, self.explorer.input_size)
         return any(row.isAncestorOf(self.focusWidget()) for row in rows)
 
+    def _on_leaving(self) -> None:
+        if not self.session.exploration.passing:  # else the same model comes, with measured costs
+            self.playhead.play(False)
+
     def _on_graph(self) -> None:
         graph = self.session.exploration.graph
         if graph is None:
             return
-        if (opened := identity(graph)) != self._opened:  # not the same model, now with measured costs
-            self._opened, self._at_peak = opened, True
-            self.playhead.play(False)
         self.show_explorer()
         self._start.show_start()
         self.notice.hide()
@@ -295,19 +296,23 @@ class MainWindow(BaseWindow):
     def _on_shown(self) -> None:
         shown = self.session.exploration.shown
         if shown is not None:
-            at_peak = self._at_peak and not self.playhead.playing
+            at_peak = self.session.exploration.step is None and not self.playhead.playing
             self.playhead.set_count(len(shown.schedule.steps))
             if at_peak:
                 self.playhead.seek(shown.timeline.peak_step)
 
-    def _on_step(self, step: int) -> None:
-        shown = self.session.exploration.shown
+    def _on_step(self) -> None:
+        shown, step = self.session.exploration.shown, self.playhead.step
+        if shown is not None and not self.playhead.playing:
+            self.session.exploration.put_step(None if step == shown.timeline.peak_step else step)
         if shown is not None and step < len(shown.schedule.steps):
-            op = int(shown.schedule.steps[step])
-            live, peak = int(shown.timeline.live_bytes[step]), shown.timeline.peak_bytes
-            self._at_peak = step == shown.timeline.peak_step
-            self._said = wording.playhead_text(shown.graph, op, step, len(shown.schedule.steps), live, peak)
+            self._said = wording.playhead_text(shown, step)
             self.statusBar().showMessage(self._said)
+
+    def _go_to_step(self) -> None:
+        step = self.session.exploration.step
+        if step is not None and not self.playhead.playing:
+            self.playhead.seek(step)
 
     def _on_message(self, text: str) -> None:
         """Show the playhead's position again where Qt has cleared the status bar."""

@@ -68,7 +68,8 @@ def exploration(layers: int = 4) -> SavedExploration:
         BoundsUnder(kept, ((20, math.inf), (40, graph.base_cost + 0.2))),
         BoundsUnder({"recompute_gradients": False}, ()),
     )
-    return SavedExploration(graph, 45, results, bounds, own=own, constrained_bounds=under, under={1: (kept,)})
+    saved = SavedExploration(graph, 45, results, bounds, own=own, constrained_bounds=under, step=3)
+    return replace(saved, under={1: (kept,)}, missed={0: 44})
 
 
 def random_exploration(random: Random) -> SavedExploration:
@@ -91,6 +92,7 @@ def require_same(a: SavedExploration, b: SavedExploration) -> None:
         b.constraints,
     )
     assert a.constrained_bounds == b.constrained_bounds and a.under == b.under
+    assert (a.missed, a.step) == (b.missed, b.step)
     assert len(a.schedules) == len(b.schedules)
     names = (
         "status",
@@ -136,6 +138,7 @@ def test_the_file_has_the_fields_of_its_format(tmp_path: Path) -> None:
     own = [entry.pop("own") for entry in stored["schedules"]]
     assert own[0].keys() == {"budget_bytes", "name", "note", "pinned", "constraints"}
     assert own[1] == {"max_overhead": None}
+    assert stored["step"] == 3 and stored["schedules"][0].pop("missed_budget_bytes") == 44
     assert stored["schedules"][1].pop("on_frontier_of") == [{"keep": ["a0"], "recompute_gradients": True}]
     assert stored["schedules"] == [
         json.loads(json.dumps(result_to_json(saved.graph, r))) for r in saved.schedules
