@@ -68,6 +68,11 @@ class BatchFinder(QObject):
             self.sentence = "Stopping…"
             self.changed.emit()
 
+    def forget(self) -> None:
+        self.client.give_up()
+        self.answers.clear()
+        self._end()
+
     def close(self) -> None:
         self.asked = None
         self.client.close()

@@ -93,8 +93,7 @@ class Placing(QObject):
         self._asked, self.share, self.problem = None, None, ""
         if before is not None and (shown is None or shown.graph is not before[0].graph):
             self._kept.clear()
-            if shown is None or not _same_but_for_costs(shown.graph, before[0].graph):
-                self.found = None
+            self.found = None
         if self._wishes and shown is not None:
             if shown.key in self._kept:
                 self._put(shown, self._kept[shown.key])
@@ -149,10 +148,6 @@ class Placing(QObject):
 
     def _on_died(self) -> None:
         self._graph = None  # the next process does not have it
-
-
-def _same_but_for_costs(graph: Graph, other: Graph) -> bool:
-    return (graph.name, graph.n, len(graph.values)) == (other.name, other.n, len(other.values))
 
 
 class LineChoice(QObject):

@@ -30,6 +30,7 @@ class Hotspot(QObject):
         self._wanted = False
         self._finding = Finding(_PAUSE_MS, self)
         self._finding.changed.connect(self.helped)
+        exploration.graph_changed.connect(self._finding.clear)
         exploration.shown_changed.connect(self._on_moved)
         playhead.told.connect(self._on_moved)
 

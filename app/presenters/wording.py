@@ -75,6 +75,15 @@ def batch_text(graph: Graph) -> str:
     return f"batch {graph.batch_size}" + (f", scaled from {scaled}, estimated" if scaled else "")
 
 
+def facts_of(graph: Graph) -> tuple[str, str]:
+    """What the window's head says beside the graph's name, and its tip."""
+    device = graph.device.name if graph.device is not None and graph.device.kind != "none" else ""
+    batch = batch_text(graph) if graph.batch_size else ""
+    said = batch, f"{graph.n} ops", origin_text(graph), device, target_text(graph)
+    tips = target_hint(graph), doubts(graph)
+    return " · ".join(filter(None, said)), " ".join(filter(None, tips))
+
+
 def doubts(graph: Graph) -> str:
     """Sentences on why the costs may be wrong here, by how and where they were measured; empty if there is no
     doubt."""

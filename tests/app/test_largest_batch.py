@@ -22,7 +22,7 @@ from checkmate.largest.batch import max_batch
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.check import check
 from checkmate.solvers.problem import SolveOptions
-from tests.app.windows import at_four
+from tests.app.windows import at_four, larger
 
 pytestmark = pytest.mark.heavy  # batches are searched in processes
 
@@ -105,6 +105,19 @@ def test_an_answer_holds_and_opens_as_an_exploration(window, exploration, qtbot,
     qtbot.mouseClick(window.notice.action, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: exploration.graph.batch_size == 4, timeout=20_000)
     assert exploration.graph.fingerprint == own.fingerprint and not window.notice.isVisible()
+
+
+def test_the_searches_for_another_model_are_forgotten(window, exploration, qtbot, dialog) -> None:
+    dialog.budget.setEditText(str(2 * exploration.plain.peak_bytes))
+    searched(dialog, qtbot)
+    qtbot.mouseClick(dialog.open_scaled, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: exploration.graph.batch_size != 4, timeout=20_000)
+    assert dialog.search.answers and dialog.table.model().rowCount() == 1  # it is the same model
+    qtbot.mouseClick(dialog.start, Qt.MouseButton.LeftButton)
+    window.session.use_graph(larger(at_four()))
+    assert dialog.search.answers == [] and dialog.search.asked is None
+    assert dialog.table.model().rowCount() == 0 and not dialog.words.text()
+    assert not dialog.open_scaled.isEnabled() and dialog.start.text() == "Search"
 
 
 def test_a_search_can_be_stopped_and_keeps_the_best_so_far(window, qtbot, dialog) -> None:

@@ -93,3 +93,19 @@ def test_where_the_share_is_proved_too_little_the_least_memory_is_listed() -> No
         assert row.found is least and row.name == f"Least memory {word} · {cost_text(least.overhead)}"
     exploration.set_needed(exploration.plain.peak_bytes, exploration.what_if)
     assert baselines_of(exploration)[0].detail == "none needs less, proved"
+
+
+def test_measured_costs_leave_the_playhead_where_it_is(window, exploration) -> None:
+    for at in (None, 3):
+        exploration.set_graph(training_chain())
+        exploration.set_passing(True)
+        if at is not None:
+            window.playhead.seek(at)
+        window.playhead.play(at is not None)
+        exploration.measured(training_chain())
+        peak = exploration.shown.timeline.peak_step
+        assert window.playhead.step == (peak if at is None else at) and window.playhead.playing is (
+            at is not None
+        )
+    exploration.set_graph(training_chain(7))
+    assert window.playhead.step == exploration.shown.timeline.peak_step and not window.playhead.playing

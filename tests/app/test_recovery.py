@@ -177,7 +177,9 @@ def test_opening_another_graph_keeps_the_one_before(opened, qtbot, tmp_path: Pat
     window = opened(tmp_path / "sessions", Recent(tmp_path / "recent"))
     with qtbot.waitSignal(window.recovery.saved, timeout=10000):
         explore(window)
+    assert window._saved.text()
     window.session.exploration.set_graph(replace(training_chain(5), name="a/b?"))
+    assert not window._saved.text()  # of this one, nothing is saved yet
     assert [entry.name for entry in Recent(tmp_path / "recent").entries()] == ["chain"]
     qtbot.waitSignal(window.recovery.saved, timeout=10000).wait()
     window.close()

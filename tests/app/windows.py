@@ -98,6 +98,12 @@ def at_four(**more) -> Graph:
     return dataclasses.replace(training_chain(), batch_size=4, **more)
 
 
+def larger(graph: Graph, times: int = 2) -> Graph:
+    """Another graph of the same name, with as many ops, values and batch; only its sizes differ."""
+    values = (dataclasses.replace(one, bytes=times * one.bytes) for one in graph.values)
+    return dataclasses.replace(graph, values=tuple(values))
+
+
 def link_texts(table: LinkTable) -> list[tuple[str, str, str, str]]:
     """Role, name, figure and detail of each link in a table of the inspector."""
     lines = table.lines[: len(table.links)]

@@ -56,6 +56,12 @@ class BatchDialog(Dialog):
         session.exploration.budget_changed.connect(self._fill_budgets)
         self._on_graph()
 
+    def forget(self) -> None:
+        """Forget the searches, because they were for another model."""
+        self._rows.fill([])
+        self.words.clear()
+        self.search.forget()
+
     def _lay_out(self) -> None:
         parts = QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
         parts.addWidget(self.table)

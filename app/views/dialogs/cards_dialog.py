@@ -40,8 +40,9 @@ class CardsDialog(Dialog):
         )
         self.setLayout(in_column((self.table, 1), self.notes, closing(self, self.use)))
         self._soon = later(self, _SOON_MS, self._refresh)
-        on(self._soon.start, exploration.graph_changed, exploration.known_changed)
-        on(self._soon.start, exploration.constraints_changed, exploration.solve_changed)
+        exploration.graph_changed.connect(self._refresh)
+        on(self._soon.start, exploration.known_changed, exploration.constraints_changed)
+        exploration.solve_changed.connect(self._soon.start)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

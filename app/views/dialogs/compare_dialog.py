@@ -156,6 +156,10 @@ class GraphCompareDialog(QDialog):
         self._compared, self._least = graphs, least
 
     def _compare_layers(self, a: comparison.Side, b: comparison.Side) -> None:
+        self.pairs = ()
+        self._layers.fill([])
+        self.words.clear()
+
         def work() -> _Compared:
             pairs = comparison.layer_pairs(a.graph, b.graph)
             return a, b, pairs, comparison.layer_cells(a.graph, b.graph, pairs)

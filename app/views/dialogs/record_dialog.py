@@ -77,13 +77,17 @@ class RecordDialog(Dialog):
     def _buttons(self, open_graph: str) -> QHBoxLayout:
         tip = "Choose the model, then find schedules with this limit as the budget"
         self.profile = push_button("", lambda: self._emit_limit(self.profile_wanted), "primary", tip=tip)
-        words, tip = f"Use it for {open_graph}", "Solve the open graph with this limit as the budget"
-        self.use = push_button(words, lambda: self._emit_limit(self.budget_wanted), tip=tip)
-        self.use.setVisible(bool(open_graph))
+        tip = "Solve the open graph with this limit as the budget"
+        self.use = push_button("", lambda: self._emit_limit(self.budget_wanted), tip=tip)
+        self.name_open(open_graph)
         self.copy = push_button("Copy the table", self._copy, tip="Copy all rows as CSV")
         tip = "The commands that lead on, for a terminal"
         commands = push_button("Copy as commands", self._copy_commands, tip=tip)
         return in_row(self.profile, self.use, None, commands, self.copy, push_button("Close", self.reject))
+
+    def name_open(self, graph: str) -> None:
+        self.use.setText(f"Use it for {graph}")
+        self.use.setVisible(bool(graph))
 
     def _emit_limit(self, wanted: SignalInstance) -> None:
         wanted.emit(self.record.limit_bytes or 0)

@@ -77,7 +77,7 @@ class SchedulesPanel(Panel):
         what_if, other = self._exploration.what_if, self._comparison.other
         if what_if is None:
             return
-        if self._list.editing or (self._list.aimed_at and what_if.graph is self._filled):
+        if what_if.graph is self._filled and (self._list.editing or self._list.aimed_at):
             self._on_news()  # what is typed or pointed at stays where it is
             return
         self._filled = what_if.graph

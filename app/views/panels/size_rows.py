@@ -120,11 +120,12 @@ class BatchRow(ScaleRow):
             with QSignalBlocker(self.slider):
                 self.slider.setRange(1, min(_MOST, max(most, self.slider.value())))
                 self.slider.setPageStep(base)
-            self._say(self.spin.value())
+        self._say(self.spin.value())
 
     def _say(self, batch: int) -> None:
         reach, budget = self._scale.reach, self._exploration.budget_bytes
         if reach is None:
+            self.words.set_whole("")
             return
         if batch != self._scale.batch:
             said = sizes.coming_words(f"Batch {batch:,}", reach.plain.peak(batch))

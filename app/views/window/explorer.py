@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QAbstractButton, QSplitter, QWidget
+from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QSplitter, QWidget
 
 from app.models.placements import MemoryLines, Placing
 from app.models.undo import ListEdits, ShownEdits
@@ -215,6 +215,10 @@ class Explorer(QWidget):
             self._session.failed.emit(str(error), error.hint)
             return
         self._session.noticed.emit(f"Saved {wanted.path}.")
+
+    def scroll_to_top(self) -> None:
+        for rows in self.findChildren(QAbstractItemView):
+            rows.scrollToTop()
 
     def go_to(self, op: int) -> None:
         self.graph_view.zoom_to(op)

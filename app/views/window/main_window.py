@@ -34,6 +34,7 @@ from checkmate.records.read import is_record
 
 _ROOMY = 1300  # pixels; a narrower window has no space for all the words
 _NOTICED_MS = 20_000
+_NAME, _READY = "Checkmate Explorer", "Ready. Nothing leaves this machine."
 _SEARCH, _SEARCH_KEY = "Search layers, schedules, commands", action("view.search").key
 _OPENED = f"Models and graphs (*.keras *.h5 *.json *.json.gz);;{RECORD_FILTER};;All files (*)"
 
@@ -49,7 +50,7 @@ class MainWindow(BaseWindow):
         self._connect()
         self._saved = label("", muted=True)
         self.statusBar().addPermanentWidget(self._saved)
-        self._said = "Ready. Nothing leaves this machine."  # then of the playhead
+        self._said = _READY  # then of the playhead
         self.statusBar().messageChanged.connect(self._on_message)
         self.statusBar().showMessage(self._said)
 
@@ -187,7 +188,7 @@ class MainWindow(BaseWindow):
         bar = QWidget()
         bar.setObjectName("bar")
         bar.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._name = label("Checkmate Explorer", name="title")
+        self._name = label(_NAME, name="title")
         self._facts = label("", muted=True)
         self._export = command_button("file.export", self.ask_export)
         self._export.setObjectName("primary")
@@ -221,6 +222,7 @@ class MainWindow(BaseWindow):
     def _connect(self) -> None:
         session, exploration = self.session, self.session.exploration
         self.prepared.connect(self._on_prepared)
+        self._stack.currentChanged.connect(self._on_page)
         exploration.leaving.connect(self._on_leaving)
         exploration.graph_changed.connect(self._on_graph)
         exploration.step_changed.connect(self._go_to_step)
@@ -261,6 +263,8 @@ class MainWindow(BaseWindow):
     def _on_leaving(self) -> None:
         if not self.session.exploration.passing:  # else the same model comes, with measured costs
             self.playhead.play(False)
+            if not self._choosing_size():  # there, the hand may go on
+                self.explorer.scroll_to_top()
 
     def _on_graph(self) -> None:
         graph = self.session.exploration.graph
@@ -269,24 +273,30 @@ class MainWindow(BaseWindow):
         self.show_explorer()
         self._start.show_start()
         self.notice.hide()
-        if not self._choosing_size():  # there, the hand may go on
+        self._saved.clear()
+        if not self._choosing_size():
             self.explorer.budget.setFocus()
-        self._say_facts(graph)
-        self.batches.say_scaled(graph)
+        self._on_page()
+        if words := wording.doubts(graph):
+            self.offer_profile(words, wording.remeasuring_hint(graph))
+        self.batches.on_graph(graph)
         self._allow_export()
         self.selection.select(-1)
 
-    def _say_facts(self, graph: Graph) -> None:
-        self._name.setText(graph.name)
-        self.setWindowTitle(f"{graph.name} – Checkmate Explorer")
-        device = graph.device.name if graph.device is not None and graph.device.kind != "none" else ""
-        batch = wording.batch_text(graph) if graph.batch_size else ""
-        said = batch, f"{graph.n} ops", wording.origin_text(graph), device, wording.target_text(graph)
-        self._facts.setText(" · ".join(filter(None, said)))
-        words = wording.doubts(graph)
-        self._facts.setToolTip(" ".join(filter(None, (wording.target_hint(graph), words))))
-        if words:
-            self.offer_profile(words, wording.remeasuring_hint(graph))
+    @property
+    def _on_screen(self) -> Graph | None:
+        """The graph of the page: none on the start page, where another is chosen or profiled."""
+        return None if self._stack.currentWidget() is self._start else self.session.exploration.graph
+
+    def _on_page(self) -> None:
+        graph = self._on_screen
+        self._name.setText(_NAME if graph is None else graph.name)
+        self.setWindowTitle(_NAME if graph is None else f"{graph.name} – {_NAME}")
+        facts, tip = ("", "") if graph is None else wording.facts_of(graph)
+        self._facts.setText(facts)
+        self._facts.setToolTip(tip)
+        self._saved.setVisible(graph is not None)
+        self._say_step()
 
     def _allow_export(self) -> None:
         why = why_no_export(self.session.exploration.standing, passing=self.session.exploration.passing)
@@ -305,14 +315,21 @@ class MainWindow(BaseWindow):
         shown, step = self.session.exploration.shown, self.playhead.step
         if shown is not None and not self.playhead.playing:
             self.session.exploration.put_step(None if step == shown.timeline.peak_step else step)
-        if shown is not None and step < len(shown.schedule.steps):
-            self._said = wording.playhead_text(shown, step)
-            self.statusBar().showMessage(self._said)
+        self._say_step()
 
     def _go_to_step(self) -> None:
         step = self.session.exploration.step
         if step is not None and not self.playhead.playing:
             self.playhead.seek(step)
+
+    def _say_step(self) -> None:
+        shown, step = self.session.exploration.shown, self.playhead.step
+        said, on_screen = _READY, self._on_screen is not None
+        if on_screen and shown is not None and step < len(shown.schedule.steps):
+            said = wording.playhead_text(shown, step)
+        if on_screen or said != self._said:
+            self._said = said
+            self.statusBar().showMessage(said)
 
     def _on_message(self, text: str) -> None:
         """Show the playhead's position again where Qt has cleared the status bar."""
@@ -355,6 +372,7 @@ class MainWindow(BaseWindow):
             self.playhead.play(False)
             self._start.offer_back(graph.name)
         self.tour.leave()
+        self.notice.hide()
         self._start.show_recent(self.recent_entries())
         self._start.show_start()
         self._stack.setCurrentWidget(self._start)

@@ -30,6 +30,7 @@ class Batches:
     def __init__(self, window: BaseWindow) -> None:
         self._window = window
         self.dialog: BatchDialog | None = None
+        self._searched: Graph | None = None  # the profiled graph that the dialog is about
 
     def open(self) -> None:
         window = self._window
@@ -49,7 +50,13 @@ class Batches:
             self.dialog.search.close()
             self.dialog.close()
 
-    def say_scaled(self, graph: Graph) -> None:
+    def on_graph(self, graph: Graph) -> None:
+        before, self._searched = self._searched, self._window.batch_scale.base
+        if self.dialog is not None and self._searched is not before:
+            self.dialog.forget()
+        self._say_scaled(graph)
+
+    def _say_scaled(self, graph: Graph) -> None:
         scaled_from, scale = graph.origin.extrapolated_from_batch, self._window.batch_scale
         if not scaled_from or scale.asked == graph.batch_size:  # the slider's row says it itself
             return
@@ -211,6 +218,9 @@ class RecordFiles(QObject):
             self._window.explorer.budget.choose(budget)
 
     def _on_graph(self) -> None:
+        graph = self._window.session.exploration.graph
+        if self.dialog is not None and graph is not None:
+            self.dialog.name_open(graph.name)
         wanted, self._wanted = self._wanted, None
         request = self._window.request
         if wanted is None or request is None or request.model != wanted[0]:
