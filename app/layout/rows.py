@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -47,14 +46,11 @@ class Rows:
             made = (replace(rows, lines=lines, between=between) for rows in each)
             return max(made, key=lambda rows: rows.scale(room))._airy(room)
 
-        found = largest(1, _BETWEEN[0])
-        if longest + _BESIDE_NAME <= found.width and found.scale(room) >= LEGIBLE:
-            return found
-        for lines, between in itertools.product((2, 1) if longest else (1,), _BETWEEN):
-            found = largest(lines, between)
-            if found.scale(room) >= LEGIBLE:
-                break
-        return found
+        roomy, tight = (largest(1, between) for between in _BETWEEN)
+        enough = min(LEGIBLE, tight.scale(room))
+        whole = longest + _BESIDE_NAME <= roomy.width
+        found = [roomy] if whole else [*(largest(2, between) for between in _BETWEEN), roomy]
+        return next((rows for rows in found if rows.scale(room) >= enough), tight)
 
     @property
     def count(self) -> int:

@@ -52,10 +52,12 @@ def in_one_row(columns: int, depth: int, room: tuple[float, float]) -> float:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_words_are_never_smaller_than_in_one_row(room) -> None:
+@pytest.mark.parametrize("longest", [0.0, 200.0])
+def test_words_are_never_smaller_than_in_one_row(room, longest: float) -> None:
     for columns in (*range(1, 64), 400, 5000):
         for depth in range(4):
-            assert Rows.fitting(columns, depth, room).scale(room) >= in_one_row(columns, depth, room)
+            found = Rows.fitting(columns, depth, room, longest)
+            assert found.scale(room) >= in_one_row(columns, depth, room)
 
 
 def test_sixty_boxes_are_read_at_once() -> None:
