@@ -32,7 +32,7 @@ from app.views.common.painting import ink, smooth
 from app.views.common.view_models import ViewModels
 from app.views.graph.graph_legend import OVERVIEW_WIDTH, paint_legend, paint_overview
 from app.views.graph.kept_parts import KeptParts, PartPlace, StillPicture
-from app.views.graph.paint import GraphPainter, Part, PlayheadState, name_font
+from app.views.graph.paint import GraphPainter, Part, PlayheadState
 from checkmate.units import format_bytes, plural
 
 _LEGEND = 34.0
@@ -231,7 +231,7 @@ class GraphView(QWidget):
         self._layout = self._folding.layout(opened)
         names = {box.name for box in self._layout.boxes}
         self._names = NameCut([*names, *(frame.name for frame in self._layout.frames)])
-        width = QFontMetricsF(name_font(self.font())).horizontalAdvance
+        width = QFontMetricsF(self._painter().name_font).horizontalAdvance
         self._longest = max(map(width, names))
         self._rows = replace(self._rows, columns=self._layout.columns, depth=self._layout.frames_deep)
         self._on_constraints()

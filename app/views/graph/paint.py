@@ -320,7 +320,7 @@ class GraphPainter:
         left = shape.left() + (_TIP + 1 if box.backward else 5)
         width = shape.right() - left - 4
         painter.setPen(self._theme.color("text" if live > 0 else "muted"))
-        painter.setFont(name_font(self._family))
+        painter.setFont(self.name_font)
         measure = painter.fontMetrics().horizontalAdvance
         for line, text in enumerate(self._names.lines(box.name, self._rows.lines, measure, width + 1)):
             painter.drawText(QPointF(left, shape.top() + 13 + LINE * line), text)
@@ -358,17 +358,15 @@ class GraphPainter:
         painter.setPen(words)
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)
 
+    @property
+    def name_font(self) -> QFont:
+        """Of the names in boxes."""
+        return self.font(12, bold=True)
+
     def font(self, pixels: int, *, bold: bool = False) -> QFont:
         font = sized(self._family, pixels)
         font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
         return font
-
-
-def name_font(family: QFont) -> QFont:
-    """Of the names in boxes."""
-    font = sized(family, 12)
-    font.setWeight(QFont.Weight.DemiBold)
-    return font
 
 
 def paint_lock(painter: QPainter, theme: Theme, middle: QPointF, *, whole: bool) -> None:
