@@ -240,7 +240,7 @@ def test_a_number_that_lacks_its_unit_is_not_taken_for_bytes(window, exploration
 
 def test_measured_costs_leave_the_playhead_where_it_is(window, qtbot, field) -> None:
     window.playhead.seek(9)
-    window.session.exploration.set_graph(training_chain(12))
+    window.session.exploration.measured(training_chain(12))
     assert window.playhead.step == 9
 
 

@@ -110,7 +110,8 @@ def test_device_process_killed_while_it_exports(stages, profiled, qtbot, tmp_pat
 def test_a_graph_of_another_step_is_profiled_again_on_a_click(window, qtbot, tmp_path: Path) -> None:
     session, exploration = window.session, window.session.exploration
     with qtbot.waitSignal(exploration.graph_changed, timeout=240000):
-        session.profile(zoo_request("two_io", 16), costs="analytic")
+        session.profile(request := zoo_request("two_io", 16), costs="analytic")
+    window.trust(request.model)
     graph = exploration.graph
     wider = tuple(replace(value, shape=value.shape and (*value.shape, 1)) for value in graph.values)
     session.use_graph(replace(graph, values=(replace(wider[0], bytes=wider[0].bytes + 8), *wider[1:])))

@@ -285,7 +285,7 @@ class GraphPainter:
         elif started:
             fill, pen = theme.color("panel"), QPen(theme.color("freed"), 1.4, Qt.PenStyle.DashLine)
         else:
-            fill, pen = theme.color("panel"), QPen(theme.color(role, 220), max(1.1, 1.5 / scale))
+            fill, pen = theme.color("panel"), QPen(theme.color(role, 220), max(1.3, 1.8 / scale))
         if number == moment.running:
             self._outline(painter, box, shape, QPen(theme.color("playhead_case"), 8))
             self._outline(painter, box, shape, QPen(theme.color("playhead"), 5))
