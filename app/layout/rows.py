@@ -11,7 +11,7 @@ _WIDTH, _MOST_WIDTH, _HEIGHT, LINE = 60.0, 100.0, 34.0, 13.0
 _BESIDE_NAME = 13.0
 _BETWEEN = (28.0, 8.0)  # from forward boxes to backward ones, where there is room for edges and where not
 _MOST_BETWEEN = 100.0
-_HEAD, _FOOT, FRAME_HEAD = 6.0, 4.0, 14.0
+_HEAD, _FOOT, FRAME_HEAD, _BADGE = 6.0, 4.0, 14.0, 14.0
 SIDE = 20.0  # beside the rows, for edges that go on
 _LARGEST = 1.25
 
@@ -68,7 +68,7 @@ class Rows:
     @property
     def above(self) -> float:
         """From the top of a row to its forward boxes."""
-        return _HEAD + FRAME_HEAD * self.depth
+        return max(_BADGE, _HEAD + FRAME_HEAD * self.depth)
 
     @property
     def drop(self) -> float:

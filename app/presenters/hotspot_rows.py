@@ -134,13 +134,13 @@ def _remedy_row(graph: Graph, shown: ListedSchedule, remedy: Suggestion) -> Hots
     if remedy.kind is SuggestionKind.RECOMPUTE:
         cost = remedy.cost or 0.0
         percent = f" ({100 * cost / graph.base_cost:.2g} %)" if graph.base_cost > 0 else ""
-        price = f"+{cost_text(graph, cost)}{percent} · peak {peak}"
-        return HotspotRow(f"Recompute {name}", figure, price, op=remedy.op)
+        price = f"Recompute: +{cost_text(graph, cost)}{percent} · peak {peak}"
+        return HotspotRow(name, figure, price, op=remedy.op)
     if remedy.kind is SuggestionKind.ELSEWHERE:
         rate = remedy.bytes_per_second
         hidden = "" if rate is None else f" · no delay above {format_bytes(rate)}/s"
-        price = f"{format_bytes((remedy.moved_bytes or 0) / 2)} out and back{hidden} · peak ≥ {peak}"
-        return HotspotRow(f"Swap {name} out", figure, price, op=remedy.op)
+        moved = format_bytes((remedy.moved_bytes or 0) / 2)
+        return HotspotRow(name, figure, f"Swap out: {moved}{hidden} · peak ≥ {peak}", op=remedy.op)
     batch, size = graph.batch_size or 1, remedy.batch_size or 1
     fewer = f"{100 * (1 - size / batch):.3g} % fewer samples a step"
     return HotspotRow(f"Batch {size} instead of {batch}", figure, f"{fewer} · peak about {peak}")

@@ -163,6 +163,9 @@ class BudgetStanding(StrEnum):
     IMPOSSIBLE = "proved that none fits"
 
 
+WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought
+
+
 @dataclass(frozen=True)
 class Standing:
     """How ``shown`` stands to the budget. ``best``: the cheapest known that fits."""

@@ -95,7 +95,8 @@ def test_the_documentation_is_the_table() -> None:
 
 def test_pages_name_only_keys_of_the_table() -> None:
     keys = (
-        r"(?:Ctrl|Shift|Alt)\+[^`]+|[A-Z0-9.,/]|F\d+|Space|Esc|Enter|Tab|Home|End|Left|Right|Up|Down|PgUp|PgDown"
+        r"(?:Ctrl|Shift|Alt)\+[^`]+|[A-Z0-9.,/]|F\d+|Space|Esc|Enter|Tab|Home|End|Left|Right|Up|Down|PgUp"
+        r"|PgDown"
     )
     page, tutorial = (
         (PAGES / name).read_text(encoding="utf-8") for name in ("window.md", "tutorial/hotspot.md")

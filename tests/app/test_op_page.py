@@ -172,7 +172,7 @@ def test_suggestions_are_worked_out_in_the_background_and_hold(window, qtbot) ->
         assert report.valid and report.peak_bytes == remedy.peak_bytes < shown.peak_bytes
         assert report.cost == pytest.approx(shown.cost + remedy.cost)
     names = [row.name for row in page.rows]
-    assert any(name.startswith("Recompute ") for name in names)
+    assert any(row.detail.startswith("Recompute: ") for row in page.rows)
     assert not any("replaying" in name for name in names)
     assert page.rows == help_rows(exploration.graph, shown, exploration.known, hotspot.remedies)
     window.playhead.seek(0)

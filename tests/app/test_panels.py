@@ -140,6 +140,19 @@ def test_the_answer_has_the_room(qtbot, windows: Windows, size: tuple[int, int])
     assert in_front(explorer.area.docks["budget"]) and in_front(explorer.area.docks["schedules"])
 
 
+def test_why_nothing_fits_is_not_behind_a_tab(qtbot, windows: Windows) -> None:
+    explorer = windows((1366, 768)).explorer
+    solving, schedules = explorer.area.docks["solving"], explorer.area.docks["schedules"]
+    field = explorer.budget._entry
+    for budget, fits in (("1%", False), ("100%", True)):
+        field.setFocus()
+        field.selectAll()
+        qtbot.keyClicks(field, budget)
+        qtbot.keyClick(field, Qt.Key.Key_Return)
+        qtbot.waitUntil(lambda: in_front(schedules) is fits, timeout=10000)  # noqa: B023 - ends in its turn
+        assert in_front(solving) is not fits
+
+
 def test_panels_are_arranged_by_keys_1_to_3(qtbot, windows: Windows) -> None:
     window = windows((1590, 960))
     area = window.explorer.area

@@ -83,7 +83,7 @@ def test_figures_are_those_of_the_exploration() -> None:
     assert all(figure in words for figure in (*sizes, f"+{100 * shown.overhead:.1f} %"))
     assert f"{shown.schedule.recomputations} of them recomputed" in words
     assert exploration.graph.fingerprint in words and "2026-01-02 03:04" in words
-    assert "for the backward pass" in words and "Recompute " in words
+    assert "for the backward pass" in words and "Recompute: " in words
     assert words.count("keep everything") >= 2
 
 

@@ -248,7 +248,7 @@ def test_the_plots_grow_with_the_timeline(window, qtbot) -> None:
     explorer.area.enlarge(explorer.area.docks["timeline"])
     drawn(window, qtbot)
     whole = sum(plot.height() for plot in plots)
-    for plot, height, share in zip(plots, before, (0.5, 0.25, 0.25), strict=True):
+    for plot, height, share in zip(plots, before, (0.6, 0.2, 0.2), strict=True):
         assert plot.getPlotItem().vb.height() > 1.5 * height
         assert plot.height() / whole == pytest.approx(share, abs=0.06)
         assert plot.getPlotItem().vb.width() == explorer.curve.getPlotItem().vb.width()

@@ -14,7 +14,7 @@ from app.presenters.axes import nice_ticks
 from app.presenters.solve_text import SolveWords, before_a_solve, of_solve, on_screen, unsolved
 from app.presenters.view_tables import ViewTable, solve_table
 from app.presenters.wording import constraints_text
-from app.state.solve import BudgetStanding, Solve
+from app.state.solve import WITHOUT, Solve
 from app.theme import CurrentTheme
 from app.views.common.panel import Panel
 from app.views.common.plot_style import ScreenPens, color_plot
@@ -23,7 +23,6 @@ from app.workers.background import every, on
 from checkmate.units import byte_unit, format_bytes
 
 _LEAST, _LEAST_PLOT = 60, 66  # pixels of height, of the panel and of its plot
-_WITHOUT = (BudgetStanding.UNKNOWN, BudgetStanding.IMPOSSIBLE)  # no schedule is known, and none is sought
 
 
 class SolvingPanel(Panel):
@@ -193,7 +192,7 @@ class SolvingPanel(Panel):
         self._on_screen.setText(said)
         self._on_screen.setVisible(bool(said))
         chosen = standing is not None and standing.replaceable
-        without = standing is not None and standing.fit in _WITHOUT
+        without = standing is not None and standing.fit in WITHOUT
         if standing is not None:
             self._use.setText(f"Use {format_bytes(standing.shown.peak_bytes)}")
         self.stop.setVisible(solve is not None and solve.running)

@@ -34,6 +34,7 @@ _COLUMNS_PER_PIXEL = 2  # of the curve: enough for saved pictures and dense scre
 _MOST_COLUMNS = 2000
 _STRIDE = 128  # pixels
 _WORDS, _AXES, _MARGINS = 52, 46, 2  # pixels: two lines of words above a peak; axes; beside the legend
+_LABEL = 0.2  # of the scale: what the label of a line takes in a low plot
 _ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status bar
 
 
@@ -250,11 +251,13 @@ class CurveView(BandedPlot):
             self._measured.setData(edges, heights, stepMode="center")
 
     def _place_budget(self) -> None:
-        """Put the budget's label away from the peak, and below its line where the peak is above it."""
-        shown = self._exploration.shown
+        """Put the budget's label away from the peak, and below its line where the peak is above it and there
+        is room.
+        """
+        shown, budget = self._exploration.shown, self._exploration.budget_bytes
         assert shown is not None
         right = 2 * shown.timeline.peak_step < self._span.begin + self._span.end
-        below = shown.peak_bytes > self._exploration.budget_bytes
+        below = shown.peak_bytes > budget > _LABEL * self._top() * self._size
         anchor = (1.0 if right else 0.0, 0.0 if below else 1.0)
         self._budget.label.anchors = [anchor, anchor]
         self._budget.label.setPosition(0.98 if right else 0.02)

@@ -10,7 +10,7 @@ from app.models.placements import MemoryLines, Placing
 from app.models.undo import ListEdits, ShownEdits
 from app.presenters.paper import FigureFile, Shows
 from app.presenters.solve_text import in_brief, on_screen
-from app.state.solve import LONGER_SECONDS
+from app.state.solve import LONGER_SECONDS, WITHOUT
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel, PanelDock
 from app.views.common.texts import ElidedLabel
@@ -40,6 +40,7 @@ from checkmate.errors import CheckmateError
 _LEAST_BUDGET = 280  # pixels of height; below that its plot would be too flat to read
 _LEAST_PLOT = 184  # pixels of width
 _LEAST_HEIGHTS = 140, 90, 70, 70  # pixels, of curve, addresses, R and S
+_SHARES = [1600, 1000]  # of the height, of memory and of R and S
 _ROOMY = 640  # pixels; a narrower graph has no room for all the words in its head
 
 _ALL = 100  # a widget's share of the space, against 1 of the others
@@ -56,6 +57,7 @@ class Explorer(QWidget):
         self._line_choice = window.line_choice
         self._range: RangeDialog | None = None
         self._cards: CardsDialog | None = None
+        self._without = False  # no schedule is known for the budget, and none is sought
         self.models = ViewModels.of(exploration, window.playhead, selection, theme, self)
         self.comparison, self.span = self.models.comparison, self.models.span
         self.shown_edits = ShownEdits(exploration, self.comparison, what_ifs.stack)
@@ -172,14 +174,16 @@ class Explorer(QWidget):
         self.memory_plots, self.matrix_plots = _stacked(self.curve, self.allocator), _stacked(*self.matrices)
         self.allocator.hide()
         self.span.changed.connect(self._show_addresses)
-        return _stacked(self.memory_plots, self.matrix_plots)
+        stack = _stacked(self.memory_plots, self.matrix_plots)
+        stack.setSizes(_SHARES)
+        return stack
 
     def _show_addresses(self) -> None:
         wanted = self.span.with_addresses
         if wanted is self.allocator.isHidden():
             self.curve.getPlotItem().showAxis("bottom", not wanted)  # it is shared
             self.allocator.setVisible(wanted)
-            self._stack.setSizes([2000 if wanted else 1000, 1000])
+            self._stack.setSizes([2 * _SHARES[0] if wanted else _SHARES[0], _SHARES[1]])
             self.area.want_high_timeline(wanted)
 
     def open_range(self) -> RangeDialog:
@@ -244,6 +248,10 @@ class Explorer(QWidget):
         if standing is not None and said:
             self.standing.set_whole(said, on_screen(standing))
         self.standing.setVisible(bool(said))
+        without = standing is not None and standing.fit in WITHOUT
+        if without != self._without:  # why nothing fits is not to be behind a tab
+            self._without = without
+            self.area.turn_to("solving" if without else "schedules")
         self._make_room_in_head()
 
     def _make_room_in_head(self) -> None:

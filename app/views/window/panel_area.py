@@ -19,6 +19,7 @@ _NARROW = 1280  # pixels; below it the columns have their least widths
 _LEAST_WIDTHS, _WIDTHS = (250, 290), (316, 340)  # of the left and of the right column
 _LEAST_TIMELINE = 230  # pixels of height
 _LEAST_MIDDLE = (300, 180)  # pixels
+_MIDDLE = 236  # pixels of height that the graph has by itself
 _HEIGHTS = {"layers": 330, "schedules": 400, "budget": 350, "solving": 0, "inspector": 430}  # in proportion
 _MOST_BUDGET = 0.55  # of the height
 _BORDER = 8  # pixels between two docks, as in the style sheet
@@ -139,6 +140,12 @@ class PanelArea(QMainWindow):
         if dock.isHidden():
             self.toggle(name)
         dock.raise_()
+
+    def turn_to(self, name: str) -> None:
+        """Bring a panel to the front where it is a tab."""
+        dock = self.docks[name]
+        if not dock.isHidden() and self.tabifiedDockWidgets(dock):
+            dock.raise_()
 
     def give_room(self, name: str, below: str, pixels: int) -> None:
         """Take room from the panel below. What lies above stays where it is, under the pointer."""
@@ -312,5 +319,6 @@ class PanelArea(QMainWindow):
             free = [name for name in column if not docks[name].folded]
             self.resizeDocks([docks[name] for name in free], self._heights(free, room), down)
         share = preset.timeline + _WITH_ADDRESSES * self._with_addresses
-        self.resizeDocks([docks["timeline"]], [round(share * self.height())], down)
+        high = max(1, min(round(share * self.height()), self.height() - _MIDDLE))
+        self.resizeDocks([docks["timeline"]], [high], down)
         self._lay_out()
