@@ -156,7 +156,7 @@ class Exploration(QObject):
     def forget(self) -> None:
         self.graph = self.what_if = self.unconstrained = self.shown = self.solve = self.standing = None
         self._what_ifs, self._proved, self._measured, self._waiting = {}, (), {}, {}
-        self._waits = False
+        self._waits, self.step = False, None
         self.listing.restart()
 
     def set_preparing(self, sentence: str) -> None:

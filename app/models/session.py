@@ -160,10 +160,12 @@ class Session(QObject):
         try:
             if source is _Source.PROFILE and self.exploration.passing:
                 again = self.exploration.measured(graph, opened.what_if, saved)
-            elif saved is not None:
-                self.exploration.restore(saved, opened.what_if)
             else:
-                self.exploration.set_graph(graph, opened.what_if)
+                self.exploration.set_passing(False)
+                if saved is not None:
+                    self.exploration.restore(saved, opened.what_if)
+                else:
+                    self.exploration.set_graph(graph, opened.what_if)
         except CheckmateError as error:
             self._on_not_opened(str(error), error.hint)
             return

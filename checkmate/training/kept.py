@@ -135,7 +135,7 @@ class PlanMemory:
 
 
 # The version of keys, and of how plans are made. With a higher number older plans are not found.
-_LAYOUT = 8
+_LAYOUT = 9
 _VARIABLES = ("TF_", "XLA_", "CUDA_", "OMP_", "KMP_", "DNNL_", "ONEDNN_", "MKL_")  # of the environment
 _NO_MATTER = ("TF_CPP_", "TF_CONFIG")  # what is logged; names of a cluster's machines
 _OF_STEP = 24  # digits of a name that are the step's alone

@@ -156,7 +156,7 @@ def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
     own = peak_bytes - plan.held_bytes
     tried = tuple(
         dataclasses.replace(each, peak_bytes=max(each.peak_bytes, own + each.held_bytes))
-        if each.steps == plan.steps
+        if (each.steps, each.in_turn) == (plan.steps, plan.in_turn)
         else each
         for each in kept.tried
     )

@@ -205,7 +205,7 @@ class Planner:
         name = "" if search.trials.short else self._memory.name(key)
         plan = dataclasses.replace(plan, name=name, small_chunks=before.small_chunks)
         self._memory.note(search)
-        if plan.steps == before.steps:  # what runs it need not be made anew
+        if (plan.steps, plan.in_turn) == (before.steps, before.in_turn):  # what runs it need not be made anew
             plan = dataclasses.replace(plan, step=before.step, schedule=before.schedule, ready=before.ready)
         self._layouts[key].plan = self._kept(plan)
         self._last = plan.schedule or self._last

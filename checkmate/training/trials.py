@@ -304,7 +304,8 @@ class Trials:
             peak, least = found.peak_bytes + more, found.least_bytes and found.least_bytes + more
             found = dataclasses.replace(found, peak_bytes=peak, least_bytes=least)
         self.held = max(self.held, others + more)
-        self.all.append(TriedStep(schedule, found, others + more, self.in_turn))
+        in_turn = self.in_turn and schedule is not None
+        self.all.append(TriedStep(schedule, found, others + more, in_turn))
         return self.all[-1]
 
     def _others(self, found: StepMeasurement) -> int:

@@ -139,7 +139,10 @@ def _why_slower(trials: Trials, tried: TriedStep) -> Iterator[str]:
     more, predicted = _measured(trials, tried), tried.cost(trials.graph) / trials.graph.base_cost
     if more is None or trials.plain is None or more <= predicted + _FAR:
         return
-    ops = 100 * (tried.found.op_seconds / trials.plain.found.op_seconds - 1)
+    took, plain = tried.found.op_seconds, trials.plain.found.op_seconds
+    if not took or not plain:  # the profiler saw no times of ops, or one run alone
+        return
+    ops = 100 * (took / plain - 1)
     yield (
         f"it takes more than the {format_overhead(predicted, 1.0)} predicted: its ops take {ops:+.0f} % in "
         "all, and the rest is lost while they wait for one another"

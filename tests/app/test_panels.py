@@ -175,6 +175,34 @@ def test_panels_are_arranged_by_keys_1_to_3(qtbot, windows: Windows) -> None:
     assert near(sizes(area), before)
 
 
+def test_a_panel_that_an_arrangement_closed_opens_in_its_column(qtbot, windows: Windows) -> None:
+    window = windows((1590, 960))
+    area = window.explorer.area
+    qtbot.keyClick(window, Qt.Key.Key_3)
+    for name in ("budget", "layers"):
+        assert not area.is_open(name)
+        menu_action(window, f"{name.capitalize()} panel").trigger()
+        settle(qtbot)
+        opened = area_rect(area, area.docks[name])
+        others = [area.docks["timeline"], area.docks["inspector"], area.centralWidget()]
+        assert area.is_open(name) and not any(opened.intersects(area_rect(area, other)) for other in others)
+    assert area_rect(area, area.docks["budget"]).left() > area_rect(area, area.centralWidget()).right()
+    assert area_rect(area, area.docks["layers"]).right() < area_rect(area, area.centralWidget()).left()
+
+
+def test_an_arrangement_of_an_earlier_version_is_not_ones_own(
+    qtbot, windows: Windows, settings: QSettings
+) -> None:
+    settings.setValue("panels/own", True)
+    settings.setValue("panels/state", windows((1590, 960)).explorer.area.saveState(1))
+    settings.setValue("panels/own", True)  # the first window has written its own
+    area = windows((1590, 960)).explorer.area
+    assert not area._own
+    area.window().resize(1366, 768)
+    settle(qtbot)
+    assert not stacked(area)
+
+
 def test_a_second_window_begins_with_the_arrangement_of_the_first(qtbot, windows: Windows) -> None:
     first = windows((1590, 960))
     qtbot.keyClick(first, Qt.Key.Key_2)

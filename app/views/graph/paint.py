@@ -212,7 +212,7 @@ class GraphPainter:
         elif same_row:
             self._arc(skips, start, end, a, b)
         elif next_to:
-            self._to_next_row(painter, start, end)
+            self._to_next_row(painter, start, end, rightward=b.column > a.column)
         else:
             self._bend(skips, self._across(a, b))
 
@@ -239,9 +239,8 @@ class GraphPainter:
         painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y - 3.0))
         painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.0))
 
-    def _to_next_row(self, painter: QPainter, start: QRectF, end: QRectF) -> None:
+    def _to_next_row(self, painter: QPainter, start: QRectF, end: QRectF, *, rightward: bool) -> None:
         """Lead out of one row and into the other, as lines of words go on."""
-        rightward = start.left() > end.left()  # from the end of a row
         y, x0, x1 = start.center().y(), start.right(), start.right() + SIDE - 4
         if not rightward:
             x0, x1 = start.left(), start.left() - SIDE + 4

@@ -161,8 +161,9 @@ class MatrixView(PointedPlot):
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         super().wheelEvent(event)
-        if not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            self._zoom_heights(event.position(), turned(event)[1])
+        factor = turned(event)[1]
+        if factor != 1 and not event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            self._zoom_heights(event.position(), factor)
 
     def _cell_at(self, position: QPointF) -> tuple[int, int]:
         """Return the step and the column at a place, or of a dot that is drawn there."""

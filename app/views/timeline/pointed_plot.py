@@ -32,7 +32,7 @@ _LEFT = 50  # pixels: the vertical axis
 
 
 class SpanKeys(WidgetMixin):
-    """Reads the keys of a view over the step while it has the focus, and those of a ``_scale`` of bytes."""
+    """Reads the keys of a view over the step while it has the focus, and those of its vertical ``_scale``."""
 
     _span: StepSpan | None = None
     _scale: Scale | None = None

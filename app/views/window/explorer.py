@@ -157,8 +157,8 @@ class Explorer(QWidget):
         self.span_bar.menu.addMenu(self.lines_menu)
         self.allocator = AllocatorView(models, self.placing)
         self.matrices = [MatrixView(title, models) for title in ("R", "S")]
-        self._stack = self._plots()
-        plots = scrolling(self._stack, "Plots over the step")  # in a low panel
+        self._plot_stack = self._plots()
+        plots = scrolling(self._plot_stack, "Plots over the step")  # in a low panel
         plots.setMinimumWidth(_LEAST_PLOT)
         plots.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the keys are for the plots in it
         self.transport = Transport(exploration, models.playhead, theme)
@@ -183,7 +183,7 @@ class Explorer(QWidget):
         if wanted is self.allocator.isHidden():
             self.curve.getPlotItem().showAxis("bottom", not wanted)  # it is shared
             self.allocator.setVisible(wanted)
-            self._stack.setSizes([2 * _SHARES[0] if wanted else _SHARES[0], _SHARES[1]])
+            self._plot_stack.setSizes([2 * _SHARES[0] if wanted else _SHARES[0], _SHARES[1]])
             self.area.want_high_timeline(wanted)
 
     def open_range(self) -> RangeDialog:

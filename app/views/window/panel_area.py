@@ -181,13 +181,12 @@ class PanelArea(QMainWindow):
     def restore(self, settings: QSettings) -> None:
         """Read the arrangement; without a sound one, nothing changes."""
         state, folded = settings.value("panels/state"), settings.value("panels/folded", [], list)
-        self._own = settings.value("panels/own", False, bool) is True
+        own = settings.value("panels/own", False, bool) is True and isinstance(state, QByteArray)
         if (preset := settings.value("panels/preset")) in PRESETS:
             self._preset = str(preset)
             self._arrange()
         with self._by_itself():
-            if self._own and isinstance(state, QByteArray):
-                self.restoreState(state, _VERSION)
+            self._own = own and self.restoreState(state, _VERSION)
         for name in folded if isinstance(folded, list) else ():
             if name in self.docks:
                 self.docks[name].fold(True)
@@ -260,6 +259,9 @@ class PanelArea(QMainWindow):
                 for name in column:
                     self.addDockWidget(area, docks[name], Qt.Orientation.Vertical)
                     docks[name].show()
+            for name in docks.keys() - {"timeline", *preset.left, *preset.right}:  # where they open
+                self.addDockWidget(_LEFT if name in PRESETS["tune"].left else _RIGHT, docks[name])
+                docks[name].hide()
             if self._tabbed:
                 self.tabifyDockWidget(docks["schedules"], docks["solving"])
                 docks["schedules"].raise_()
