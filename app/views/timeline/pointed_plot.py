@@ -23,7 +23,6 @@ from app.presenters.axes import StepAxis, Tick
 from app.presenters.bands import Bands, PlacedBlocks
 from app.views.common.plot_style import ScreenPens, color_plot, fix_plot, without_title
 from app.views.common.view_models import ViewModels
-from app.views.common.widgets import WidgetMixin
 from app.views.timeline.bands_item import BandsItem
 from app.views.timeline.plot_legend import CurveLegend, Entry
 from app.workers.background import later
@@ -31,42 +30,7 @@ from app.workers.background import later
 _LEFT = 50  # pixels: the vertical axis
 
 
-class SpanKeys(WidgetMixin):
-    """Reads the keys of a view over the step while it has the focus, and those of its vertical ``_scale``."""
-
-    _span: StepSpan | None = None
-    _scale: Scale | None = None
-
-    def event(self, event: QEvent) -> bool:
-        if self._span is not None and is_own_key(event, self._span):
-            event.accept()
-            return True
-        return bool(super().event(event))
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        span, scale, key, modifiers = self._span, self._scale, Qt.Key(event.key()), event.modifiers()
-        closer = {Qt.Key.Key_W: CLOSER, Qt.Key.Key_S: 1 / CLOSER}.get(key)
-        aside = {Qt.Key.Key_A: -_MOVE, Qt.Key.Key_D: _MOVE}.get(key)
-        higher = {Qt.Key.Key_Up: _MOVE, Qt.Key.Key_Down: -_MOVE}.get(key)
-        plain = modifiers == _NONE
-        assert span is not None
-        if plain and closer:
-            span.zoom(closer)
-        elif plain and aside:
-            span.move(aside)
-        elif plain and key == Qt.Key.Key_Home:
-            span.show_whole()
-        elif plain and key == Qt.Key.Key_Escape:
-            span.choose(None)
-        elif scale is not None and closer and modifiers == _SHIFT:
-            span.zoom_heights(scale, closer)
-        elif scale is not None and higher and modifiers & ~Qt.KeyboardModifier.KeypadModifier == _NONE:
-            span.move_heights(scale, higher)
-        else:
-            super().keyPressEvent(event)
-
-
-class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
+class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
     """A plot whose horizontal axis is the step, or a part of it. The axis below counts steps or costs, the
     one above the other of the two. A drag selects steps, the wheel and W A S D show fewer or other steps, and
     a double click shows all. With Ctrl the wheel shows less of the vertical ``scale``, as do keys. Where the
@@ -83,7 +47,7 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
             "bottom": TickAxis("bottom", lambda *ends: self._ticks_of(*ends, below=True)),
             "top": TickAxis("top", lambda *ends: self._ticks_of(*ends, below=False)),
         }
-        super().__init__(axisItems=ticks, enableMenu=False)  # type: ignore[call-arg]
+        super().__init__(axisItems=ticks, enableMenu=False)
         self._exploration, self._selection, self._scale = models.exploration, models.selection, scale
         self._span, self._playhead, self._theme = models.span, models.playhead, models.theme
         self._pressed_at, self._dragging = QPointF(), False
@@ -108,6 +72,33 @@ class PointedPlot(SpanKeys, pg.PlotWidget):  # type: ignore[misc]
         self._playhead.moved.connect(self._on_step)
         self._selection.changed.connect(self._on_selection)
         self._ready = True
+
+    def event(self, event: QEvent) -> bool:
+        if self._ready and is_own_key(event, self._span):
+            event.accept()
+            return True
+        return bool(super().event(event))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        span, scale, key, modifiers = self._span, self._scale, Qt.Key(event.key()), event.modifiers()
+        closer = {Qt.Key.Key_W: CLOSER, Qt.Key.Key_S: 1 / CLOSER}.get(key)
+        aside = {Qt.Key.Key_A: -_MOVE, Qt.Key.Key_D: _MOVE}.get(key)
+        higher = {Qt.Key.Key_Up: _MOVE, Qt.Key.Key_Down: -_MOVE}.get(key)
+        plain = modifiers == _NONE
+        if plain and closer:
+            span.zoom(closer)
+        elif plain and aside:
+            span.move(aside)
+        elif plain and key == Qt.Key.Key_Home:
+            span.show_whole()
+        elif plain and key == Qt.Key.Key_Escape:
+            span.choose(None)
+        elif closer and modifiers == _SHIFT:
+            span.zoom_heights(scale, closer)
+        elif higher and modifiers & ~Qt.KeyboardModifier.KeypadModifier == _NONE:
+            span.move_heights(scale, higher)
+        else:
+            super().keyPressEvent(event)
 
     def _color(self) -> None:
         theme = self._theme

@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QActionGroup, QBrush, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QMenu, QSizePolicy, QWidget
 
 from app.actions import action
@@ -18,7 +18,6 @@ from app.presenters.lines_across import DEVICE, NO_CARD, LineKind
 from app.presenters.pointer_words import range_words
 from app.presenters.schedule_rows import shown_name
 from app.presenters.wording import timeline_text
-from app.theme import CurrentTheme
 from app.views.common.texts import ElidedLabel
 from app.views.common.widgets import NO_EDGES, called, command_button, in_row, open_below, push_button
 from app.workers.background import on
@@ -91,15 +90,10 @@ def _name(way: Grouping | None) -> str:
     return "Curve" if way is None else f"Bands by {way}"
 
 
-_KEY = 13.0
-_GAP = 5.0
-
-
 class CompareBar(QWidget):
-    """Shows in words how two compared schedules differ. It also has the key to the colours of R and S, and
-    two buttons. It is hidden while nothing is compared."""
+    """Shows in words how two compared schedules differ. It is hidden while nothing is compared."""
 
-    def __init__(self, comparison: Comparison, edits: ShownEdits, theme: CurrentTheme) -> None:
+    def __init__(self, comparison: Comparison, edits: ShownEdits) -> None:
         super().__init__()
         self._comparison = comparison
         self._sentence = ElidedLabel()
@@ -107,9 +101,7 @@ class CompareBar(QWidget):
         self.swap = called(push_button("⇄", edits.swap, "small"), "Swap A and B", "Swap A and B")
         stop = "Stop comparing"
         self.close_button = called(push_button("✕", lambda: edits.compare(None), "small"), stop, stop)
-        self._key = _ComparisonKey(theme)
-        parts = (self._sentence, 1), self._key, self.swap, self.close_button
-        self.setLayout(in_row(*parts, gap=8, edges=NO_EDGES))
+        self.setLayout(in_row((self._sentence, 1), self.swap, self.close_button, gap=8, edges=NO_EDGES))
         comparison.changed.connect(self._refresh)
         self._refresh()
 
@@ -119,46 +111,7 @@ class CompareBar(QWidget):
 
     def _refresh(self) -> None:
         self.setVisible(self._comparison.active)
-        self._key.setVisible(self.width() > 620)
         self._sentence.set_whole(self.text())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._refresh()
-
-
-class _ComparisonKey(QWidget):
-    _ENTRIES = (
-        ("only A", "forward", Qt.BrushStyle.FDiagPattern),
-        ("only B", "backward", Qt.BrushStyle.BDiagPattern),
-        ("both", "freed", Qt.BrushStyle.NoBrush),
-    )
-
-    def __init__(self, theme: CurrentTheme) -> None:
-        super().__init__()
-        self._theme = theme
-        self.setAccessibleName("Blue, hatched: only in A; orange, hatched: only in B; grey: in both")
-
-    def sizeHint(self) -> QSize:
-        wide = self.fontMetrics().horizontalAdvance
-        return QSize(int(sum(wide(text) + _KEY + 3 * _GAP for text, *_ in self._ENTRIES)), 18)
-
-    def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        x, middle = 0.0, self.height() / 2
-        for text, role, hatch in self._ENTRIES:
-            box = QRectF(x, middle - _KEY / 2, _KEY, _KEY)
-            painter.fillRect(box, self._theme.color(role, 130 if role == "freed" else 255))
-            painter.fillRect(box, QBrush(self._theme.color("panel", 170), hatch))
-            x += _KEY + _GAP
-            painter.setPen(self._theme.color("muted"))
-            width = self.fontMetrics().horizontalAdvance(text) + 1.0
-            painter.drawText(QRectF(x, 0, width, self.height()), int(Qt.AlignmentFlag.AlignVCenter), text)
-            x += width + 2 * _GAP
-        painter.end()
 
 
 _WORDS = {

@@ -149,7 +149,7 @@ class Explorer(QWidget):
         self.span_bar = SpanBar(exploration, self.span)
         self.span_bar.table_wanted.connect(self.open_range)
         panel.head.insertWidget(1, self.span_bar, _ALL)
-        self.compare_bar = CompareBar(self.comparison, self.shown_edits, theme)
+        self.compare_bar = CompareBar(self.comparison, self.shown_edits)
         self.placing = Placing(exploration, self)
         self.lines = MemoryLines(exploration, self.placing, self._line_choice, self)
         self.curve = CurveView(models, self.lines)
