@@ -152,7 +152,9 @@ def _why_slower(trials: Trials, tried: TriedStep) -> Iterator[str]:
 def _over(tried: TriedStep, allowed: int) -> str:
     peak, budget = format_bytes_apart(tried.peak_bytes, allowed)
     share = f"{100 * (tried.peak_bytes / max(1, allowed) - 1):.1f} %"
-    return f"{_known(tried.found)} peak {peak}, {share} over the budget of {budget}"
+    others = tried.others_bytes
+    beside = f" ({format_bytes(others)} of others)," if others > NOTABLE * allowed else ","
+    return f"{_known(tried.found)} peak {peak}{beside} {share} over the budget of {budget}"
 
 
 def _known(found: StepMeasurement) -> str:

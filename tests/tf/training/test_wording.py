@@ -125,6 +125,15 @@ def test_time_is_measured_else_predicted_and_a_gap_explained() -> None:
     assert unknown == f"1 recomputation, +{100 * (predicted - 1):.2f} % time predicted"
 
 
+@pytest.mark.parametrize(("others", "said"), [(0, False), (1, False), (40, True)])
+def test_a_miss_says_what_others_hold_of_the_peak(others: int, said: bool) -> None:
+    trials = trials_of(held=others * MIB)
+    tried = TriedStep(Schedule.plain(trials.graph), StepMeasurement(240 * MIB, 0), others * MIB)
+    line, *_ = sentence_of(trials, tried, Limit(197 * MIB), None, "it").splitlines()
+    beside = f" ({others:.1f} MiB of others)" if said else ""
+    assert f"peak 240 MiB{beside}, 21.8 % over the budget of 197 MiB" in line
+
+
 def number(text: str) -> tuple[float, float]:
     """Return the bytes that ``text`` says, and by how much they may be off."""
     figure, unit = text.replace(",", "").split()
