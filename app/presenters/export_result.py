@@ -54,7 +54,8 @@ class PeakBar:
 
 @dataclass(frozen=True)
 class ExportCard:
-    """``missed``: what is not as promised, and what to do about it. ``lines``: Python that trains with it."""
+    """``missed``: what is not as promised, and what to do about it. ``lines``: Python for what was written;
+    ``lines_do``: what they do with it."""
 
     missed: tuple[str, ...]
     bars: tuple[PeakBar, ...]
@@ -62,6 +63,7 @@ class ExportCard:
     facts: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     lines: tuple[str, ...]
+    lines_do: str
 
 
 def export_card(report: Mapping[str, Any], directory: Path) -> ExportCard:
@@ -82,7 +84,8 @@ def export_card(report: Mapping[str, Any], directory: Path) -> ExportCard:
             ("Written", f"{directory}, {format_bytes(_size(directory))}"),
         ),
         tuple(map(as_sentence, report.get("notes", ()))),
-        _training(report, runner, directory.absolute()),
+        _python(report, runner, directory.absolute()),
+        "load it" if runner.backend == JAX else "train with it",  # only its user knows a JAX step's arguments
     )
 
 
@@ -145,7 +148,7 @@ def _size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _training(report: Mapping[str, Any], runner: Runner, directory: Path) -> tuple[str, ...]:
+def _python(report: Mapping[str, Any], runner: Runner, directory: Path) -> tuple[str, ...]:
     if runner.backend == JAX:
         donated = tuple(json.loads((directory / "export.json").read_bytes())["donate_argnums"])
         step = directory / "step.jax-export"

@@ -102,3 +102,4 @@ def test_what_was_exported_is_told_by_xla_s_numbers(tmp_path: Path) -> None:
     assert "bitwise equal to the plain step's after 1 step" in facts["Results"] and "1.2" in facts["A step"]
     read = f"pathlib.Path({str(tmp_path / 'step.jax-export')!r}).read_bytes()"
     assert read in card.lines[1] and "donate_argnums=(0,)" in card.lines[2]
+    assert card.lines_do == "load it"  # they train nothing

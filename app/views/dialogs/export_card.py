@@ -29,7 +29,7 @@ class CardPanel(Panel):
         for row, (name, text) in enumerate(card.facts):
             facts.addWidget(label(name, muted=True), row, 0, Qt.AlignmentFlag.AlignTop)
             facts.addWidget(_words(text), row, 1)
-        self._lines = push_button("Copy the three lines that train with it", self._on_copy)
+        self._lines = push_button(f"Copy the three lines that {card.lines_do}", self._on_copy)
         self._lines.setToolTip("\n".join(card.lines))
         folder = push_button("Open folder", self._on_open, tip=str(directory))
         fill(
