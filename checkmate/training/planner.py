@@ -44,16 +44,18 @@ class _LayoutState:
     """What was decided for a batch layout, and what was seen of it.
 
     ``exceeding``: a plan that was seen over the budget, while another is made. ``plain_bytes``: the plain
-    step's measured peak. ``aim_bytes``: a target below the budget, set after a plan was seen over it.
-    ``seen_bytes``: the highest peak seen over the budget. ``cold``: no step of this layout has run in this
-    process. ``crowded``: how often it was planned again because other allocations grew. ``stays``: the user
-    was told that the plan stays although other allocations grew. ``few``: elements of the largest batch whose
-    tensors were all small; other batches may take more.
+    step's measured peak. ``plain_ran``: that step ran in this process. ``aim_bytes``: a target below the
+    budget, set after a plan was seen over it. ``seen_bytes``: the highest peak seen over the budget.
+    ``cold``: no step of this layout has run in this process. ``crowded``: how often it was planned again
+    because other allocations grew. ``stays``: the user was told that the plan stays although other
+    allocations grew. ``few``: elements of the largest batch whose tensors were all small; other batches may
+    take more.
     """
 
     plan: StepPlan | None = None
     exceeding: StepPlan | None = None
     plain_bytes: int | None = None
+    plain_ran: bool = False
     aim_bytes: int | None = None
     seen_bytes: int = 0
     cold: bool = False
@@ -364,8 +366,9 @@ class Planner:
         return plan if plan.schedule is None else dataclasses.replace(plan, small_chunks=small_chunks)
 
     def _trials(self, step: LiveStep, tensors: Sequence[tf.Tensor], report: Report) -> Trials:
-        beside = self._phases.beside.get(step.layout.key, 0)
-        return Trials(step, tensors, self._rate, report, self._learned, beside)
+        key = step.layout.key
+        beside, ran = self._phases.beside.get(key, 0), self._layouts[key].plain_ran
+        return Trials(step, tensors, self._rate, report, self._learned, beside, plain_ran=ran)
 
     def _measured_again(
         self, search: PlanSearch, plan: StepPlan, small_chunks: SmallChunks
@@ -483,6 +486,7 @@ class Planner:
         return search.so_far()
 
     def _learn(self, trials: Trials) -> None:
+        self._layouts[trials.step.layout.key].plain_ran = trials.plain_ran
         if trials.plain is not None and trials.plain.measured:
             self._layouts[trials.step.layout.key].plain_bytes = trials.plain.peak_bytes
         if trials.known:

@@ -92,6 +92,7 @@ class Trials:
     tried, in order. ``carried``: what is known of the ops was measured before, or of another layout.
     ``ready``: the last step that ran, where it was to be kept. ``as_written``: the plain step with the user's
     own recomputation, once that was measured. ``in_turn``: ops run one after another from now on.
+    ``plain_ran``: the plain step ran in this process, so it may run again: a CPU's memory is not given back.
     """
 
     def __init__(
@@ -102,6 +103,8 @@ class Trials:
         report: Report,
         learned: Learned | None = None,
         beside: int = 0,
+        *,
+        plain_ran: bool = False,
     ) -> None:
         self.step, self.tensors, self.report = step, tensors, report
         carried = None if learned is None else carried_over(learned, step.graph)
@@ -115,8 +118,9 @@ class Trials:
         self.as_written: TriedStep | None = None
         self.why_not_plain = ""  # why the plain step could not be measured
         self.ready: ReadyStep | None = None
-        self.in_turn = self._plain_ran = False
+        self.in_turn, self.plain_ran = False, plain_ran
         self._costs_known, self._turns_tried = self.carried, False
+        self._timed: TriedStep | None = None
 
     def recall(
         self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None, *, in_turn: bool = False
@@ -174,7 +178,7 @@ class Trials:
             self.why_not_plain = str(error)
             return None
         self._learn_rate(found, self.everything)
-        self._plain_ran = True
+        self.plain_ran = True
         return self._remember(None, found)
 
     def time_plain(self) -> None:
@@ -198,7 +202,8 @@ class Trials:
         did when the one was measured, it did not always do with the other.
         """
         plain = self.plain
-        if plain is None or not self._plain_ran or tried.schedule is None or not self.tensors:
+        ran = self.plain_ran and tried is not self._timed
+        if plain is None or not ran or tried.schedule is None or not self.tensors:
             return tried
         self.report(Progress("measure", message="timing it and the plain step in turn"))
         ready = ReadyStep(self.way(in_turn=tried.in_turn), tried.schedule)
@@ -208,7 +213,7 @@ class Trials:
         for each, took in zip((plain, tried), seconds, strict=True):
             timed = dataclasses.replace(each, found=dataclasses.replace(each.found, seconds=took))
             self.all[self.all.index(each)] = timed
-        self._plain_ran = False  # once is enough
+        self._timed = timed
         return timed
 
     def run_as_written(self) -> TriedStep | None:

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import checkmate
+from checkmate.backends.tf.live.measure import StepMeasurement
 from checkmate.backends.tf.models.batch import flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
 from checkmate.backends.tf.profiler import least_seconds
@@ -21,7 +22,7 @@ from checkmate.training import limit as limits
 from checkmate.training.any_step import any_step
 from checkmate.training.limit import Limit, Phases, RisingLimit
 from checkmate.training.plan import foreseen, read_ahead
-from checkmate.training.trials import Trials
+from checkmate.training.trials import Trials, TriedStep
 from checkmate.units import Budget
 
 
@@ -142,6 +143,18 @@ def test_a_schedule_is_timed_again_beside_the_plain_step() -> None:
     after = [variable.numpy() for variable in found.folded.traced.variables]
     assert all(map(np.array_equal, before, after))
     assert trials.time_again(again) is again  # once is enough
+
+
+@pytest.mark.parametrize("plain_ran", [False, True])
+def test_a_later_plan_is_timed_beside_the_plain_step_that_ran_before(plain_ran: bool) -> None:
+    layout, tensors = flatten_arguments([np.ones((256, 64), np.float32)])
+    found = any_step(recomputing(), ModelLike("step"), layout)
+    trials = Trials(found, tensors, None, silent, plain_ran=plain_ran)
+    plain = TriedStep(None, StepMeasurement(2**20, 0, seconds=1e3), 0)
+    trials.recall([plain], None, None)
+    tried = trials.time_again(trials.run(found.everything, ""))
+    assert trials.plain is not None and (trials.plain.found.seconds < 1e3) == plain_ran
+    assert tried.found.seconds > 0
 
 
 def test_runs_are_timed_in_turn() -> None:
