@@ -324,8 +324,8 @@ ACTIONS: tuple[Action, ...] = (
         None,
         Action("view.focus_graph", "Go to the graph", "Ctrl+1"),
         Action("view.focus_budget", "Go to the budget", "Ctrl+2"),
-        Action("view.zoom_in", "Zoom in"),
-        Action("view.zoom_out", "Zoom out"),
+        Action("view.zoom_in", "Zoom in", "+"),
+        Action("view.zoom_out", "Zoom out", "-"),
         Action("view.zoom_reset", "Zoom to 100 %", tip="Back to 100 %"),
     ),
     *_listed(

@@ -218,7 +218,17 @@ def turn(view, at: QPointF, clicks: int) -> None:
         QApplication.sendEvent(view, event)
 
 
-def test_the_wheel_opens_a_box_and_folds_it_again(window, qtbot) -> None:
+def by_wheel(window, qtbot, at: QPointF, clicks: int) -> None:
+    turn(window.explorer.graph_view, at, clicks)
+
+
+def by_keys(window, qtbot, at: QPointF, clicks: int) -> None:
+    for _ in range(abs(clicks)):
+        qtbot.keyClick(window, Qt.Key.Key_Plus if clicks > 0 else Qt.Key.Key_Minus)
+
+
+@pytest.mark.parametrize("zoom", [by_wheel, by_keys])
+def test_zooming_opens_a_box_and_folds_it_again(window, qtbot, zoom) -> None:
     window.resize(1600, 980)
     window.session.exploration.set_graph(training_dag(1, 400))
     view, opened = window.explorer.graph_view, list[int]()
@@ -226,9 +236,10 @@ def test_the_wheel_opens_a_box_and_folds_it_again(window, qtbot) -> None:
     before, scale = view.layout_shown, view._scale
     box = next(box for box in before.boxes if box.can_open and not box.backward)
     inside = set(box.ops)
+    window.selection.select(box.ops[0])
     at = view._painter().rect(box).center() * view._scale + view._offset
     for _ in range(30):
-        turn(view, at, 1)
+        zoom(window, qtbot, at, 1)
         opened.append(len(view.layout_shown.boxes))
         if opened[-1] > len(before.boxes):
             break
@@ -237,13 +248,13 @@ def test_the_wheel_opens_a_box_and_folds_it_again(window, qtbot) -> None:
     assert under is not None and set(under.ops) < inside
     assert any(frame.key == box.key for frame in view.layout_shown.frames)
     shown = view.layout_shown
-    turn(view, at, -1)
-    turn(view, at, 1)
-    assert view.layout_shown is shown  # small turns neither fold nor open
+    zoom(window, qtbot, at, -1)
+    zoom(window, qtbot, at, 1)
+    assert view.layout_shown is shown  # a little neither folds nor opens
     for _ in range(30):
-        turn(view, at, -1)
+        zoom(window, qtbot, at, -1)
         if view.layout_shown.boxes == before.boxes:
             break
     assert view.layout_shown.boxes == before.boxes and set(view._box_at(at).ops) <= inside
-    turn(view, at, -20)
+    zoom(window, qtbot, at, -20)
     assert view.layout_shown.boxes == before.boxes and view._scale < scale  # what was open before stays

@@ -46,15 +46,14 @@ _MOVES = {  # along the row, and down
 _CLOSE = 1.4  # the least scale at which a box is shown that was searched for
 _DEEPEST = 4  # frames inside each other that are opened by themselves
 _ZOOM_STRIDE = 1.25  # of one click on a zoom button
-_OPENS, _OPENED_AT = 2.0, 1.25  # the scales at which the wheel opens a box, and after it
+_OPENS, _OPENED_AT = 2.0, 1.25  # the scales at which zooming opens a box, and after it
 _FOLDS, _FOLDED_AT = 0.8, 1.5  # and folds it; in between, boxes stay
 
 
 class GraphView(QWidget):
     """Shows the folded graph, and pans, zooms, selects, opens and folds it. Drag pans, the wheel zooms at the
-    pointer, opens there a box that has become large, and folds it again. A click selects, a double-click
-    opens or folds a group, and a right-click opens the menu of constraints. Signal ``changed``: the zoom or
-    the open groups are others."""
+    pointer. A click selects, a double-click opens or folds a group, and a right-click opens the menu of
+    constraints. Signal ``changed``: the zoom or the open groups are others."""
 
     changed = Signal()
 
@@ -69,7 +68,7 @@ class GraphView(QWidget):
         self._opened: Opened = frozenset()
         self._chosen = False  # the user has opened or closed groups
         self._seen = False  # the groups that are open have been on screen, and stay
-        self._zoomed = list[Opened]()  # the groups that each turn of the wheel opened
+        self._zoomed = list[Opened]()  # the groups that zooming opened each time
         self._rows = Rows(1, 1, 0)
         self._scale, self._offset = 1.0, QPointF(0, 0)
         self._fitted = True
@@ -129,12 +128,27 @@ class GraphView(QWidget):
         self.update()
 
     def zoom(self, factor: float, at: QPointF | None = None) -> None:
+        """Zoom at a place, else at the selected box, or the one in the middle. The box there is opened once
+        it is large, and folded again."""
+        if self._layout is None:
+            return
+        at = self._usual_place() if at is None else at
         scale = min(4.0, max(0.05, self._scale * factor))
-        about = at if at is not None else QPointF(self.width() / 2, self.height() / 2)
-        self._offset = about - (about - self._offset) * (scale / self._scale)
+        self._offset = at - (at - self._offset) * (scale / self._scale)
         self._scale, self._fitted = scale, False
         self.changed.emit()
         self.update()
+        if factor > 1 and scale >= _OPENS:
+            self._open_at(at)
+        elif factor < 1 and scale <= _FOLDS:
+            self._fold_at(at)
+
+    def _usual_place(self) -> QPointF:
+        assert self._layout is not None
+        width, height = self._room
+        at, selected = QPointF(width / 2, height / 2), self._selected()
+        box = self._nearest(at) if selected < 0 else self._layout.boxes[selected]
+        return self._painter().rect(box).center() * self._scale + self._offset
 
     def zoom_in(self) -> None:
         self.zoom(_ZOOM_STRIDE)
@@ -177,13 +191,11 @@ class GraphView(QWidget):
         self._bring(op, at, _OPENED_AT)
 
     def _fold_at(self, at: QPointF) -> None:
-        """Fold what the wheel opened last. The box next to a place comes there."""
+        """Fold what zooming opened last. The box next to a place comes there."""
         while self._zoomed and self._layout is not None:
             groups = self._zoomed.pop()
             if groups <= self._opened:
-                point, rect = (at - self._offset) / self._scale, self._painter().rect
-                far = [(rect(box).center() - point).manhattanLength() for box in self._layout.boxes]
-                op = self._layout.boxes[int(np.argmin(far))].ops[0]
+                op = self._nearest(at).ops[0]
                 self._lay_out(self._opened - groups)
                 self._bring(op, at, _FOLDED_AT)
                 return
@@ -289,12 +301,7 @@ class GraphView(QWidget):
         super().resizeEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        turned, at = event.angleDelta().y(), event.position()
-        self.zoom(1.0015**turned, at)
-        if turned > 0 and self._scale >= _OPENS:
-            self._open_at(at)
-        elif turned < 0 and self._scale <= _FOLDS:
-            self._fold_at(at)
+        self.zoom(1.0015 ** event.angleDelta().y(), event.position())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, boxes = Qt.Key(event.key()), () if self._layout is None else self._layout.boxes
@@ -398,6 +405,11 @@ class GraphView(QWidget):
             return None
         point, painter = (position - self._offset) / self._scale, self._painter()
         return next((box for box in self._layout.boxes if painter.rect(box).contains(point)), None)
+
+    def _nearest(self, position: QPointF) -> Box:
+        assert self._layout is not None
+        point, rect = (position - self._offset) / self._scale, self._painter().rect
+        return min(self._layout.boxes, key=lambda box: (rect(box).center() - point).manhattanLength())
 
     def _frame_at(self, position: QPointF) -> GroupFrame | None:
         if self._layout is None:
