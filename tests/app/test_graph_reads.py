@@ -22,6 +22,8 @@ from app.presenters.wording import NameCut
 from app.theme import LIGHT
 from app.views.common.view_saver import svg_bytes
 from app.views.graph import graph_view
+from checkmate.catalog.bundled import find_graph
+from checkmate.formats import read_any_graph
 from checkmate.ir import GraphBuilder
 from checkmate.units import parse_bytes
 from tests.app.windows import exploration_of
@@ -117,6 +119,38 @@ def test_words_of_a_graph_that_opens_are_read_and_its_boxes_stay_when_the_window
         view.grab()
         assert view.layout_shown.boxes == shown.boxes
         assert view._rows.size[0] * view._scale <= view.width()
+
+
+def test_boxes_fold_where_a_smaller_window_made_their_words_unreadable(window, qtbot) -> None:
+    view, exploration = window.explorer.graph_view, window.session.exploration
+    graph = read_any_graph(find_graph("unet-b8.graph"))
+    window.resize(1600, 980)
+    exploration.set_graph(graph)
+    view.grab()
+    shown = view.layout_shown
+    window.resize(1000, 640)
+    folded, scale = view.layout_shown, view._scale
+    view.grab()
+    exploration.set_graph(training_dag(2, 20))
+    exploration.set_graph(graph)  # it opens there
+    assert (view.layout_shown.boxes, view._scale) == (folded.boxes, scale)
+    assert len(folded.boxes) < len(shown.boxes)
+
+
+def test_what_the_user_opened_or_enlarged_stays_in_a_smaller_window(window, qtbot) -> None:
+    view = window.explorer.graph_view
+    window.resize(1600, 980)
+    window.session.exploration.set_graph(read_any_graph(find_graph("unet-b8.graph")))
+    view.grab()
+    shown = view.layout_shown
+    qtbot.keyClick(window, Qt.Key.Key_Plus)
+    scale = view._scale
+    window.resize(1000, 700)
+    assert (view.layout_shown.boxes, view._scale) == (shown.boxes, scale)
+    view.open_box(next(box for box in shown.boxes if box.can_open))
+    more = view.layout_shown
+    window.resize(1000, 640)
+    assert len(more.boxes) > len(shown.boxes) and view.layout_shown.boxes == more.boxes
 
 
 def test_a_name_without_room_in_one_line_has_two() -> None:

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 
 from app.actions import action
 from app.layout.folded import MOST_BOXES, Box, Folding, GraphLayout, GroupFrame, Opened
-from app.layout.rows import Rows, most_columns
+from app.layout.rows import LEGIBLE, Rows, most_columns
 from app.models.undo import UndoCommands
 from app.presenters.memory_curve import largest_op, live_bytes, locked_shares, repeats_and_first
 from app.presenters.view_tables import ViewTable, ops_table
@@ -67,7 +67,7 @@ class GraphView(QWidget):
         self._names, self._longest = NameCut(), 0.0
         self._opened: Opened = frozenset()
         self._chosen = False  # the user has opened or closed groups
-        self._seen = False  # the groups that are open have been on screen, and stay
+        self._seen = False  # the groups that are open have been on screen, and stay while they are read
         self._zoomed = list[Opened]()  # the groups that zooming opened each time
         self._rows = Rows(1, 1, 0)
         self._scale, self._offset = 1.0, QPointF(0, 0)
@@ -294,10 +294,10 @@ class GraphView(QWidget):
         self.update()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        if not self._chosen and not self._seen:
-            self._open_what_fits()
-        elif self._fitted:
+        if self._fitted:
             self.fit()
+        if not self._chosen and (not self._seen or (self._fitted and self._scale < LEGIBLE)):
+            self._open_what_fits()
         super().resizeEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
