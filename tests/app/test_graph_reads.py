@@ -153,6 +153,22 @@ def test_what_the_user_opened_or_enlarged_stays_in_a_smaller_window(window, qtbo
     assert len(more.boxes) > len(shown.boxes) and view.layout_shown.boxes == more.boxes
 
 
+def test_the_name_of_the_step_covers_no_box_and_no_badge(window, exploration, found) -> None:
+    view, named = window.explorer.graph_view, set[bool]()
+    for size in ((1600, 980), (1366, 768), (1000, 640)):
+        window.resize(*size)
+        boxes = [view._painter().rect(box) for box in view.layout_shown.boxes]
+        for step in range(window.playhead.count):
+            window.playhead.seek(step)
+            moment = view._moment()
+            place = view._painter().tag_place(moment)
+            covered = [box.adjusted(0, -13 * (moment.repeats[n] > 0), 0, 0) for n, box in enumerate(boxes)]
+            assert not any(place.intersects(box) for box in covered)
+            named.add(not place.isEmpty())
+        assert moment.repeats.any()
+    assert named == {True, False}  # where there is room for it
+
+
 def test_a_name_without_room_in_one_line_has_two() -> None:
     random, room = Random(5), 40.0
     parts = ["conv", "Pool", "transpose", "_", "/", "block", "10", "normalization", "i"]

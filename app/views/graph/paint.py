@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QPainter, QPainterPath, QPen, QPolygonF
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.layout.folded import Box, GraphLayout, GroupFrame
 from app.layout.rows import FRAME_HEAD, LINE, SIDE, Rows
@@ -15,6 +15,7 @@ from app.views.common.painting import LEFT, ink, sized
 from checkmate.units import format_bytes
 
 _TIP = 8.0
+_TAG = 45.0  # between the rails: what a box's tag, and the badges of the boxes opposite, need
 _BEHIND = 3.0  # between the edges of boxes that stand for equal blocks
 
 
@@ -119,19 +120,24 @@ class GraphPainter:
         looks = self._layout, self._rows, self._theme, live, started, repeats, locked
         return _BoxPart(number, area, looks, self, number, moment, scale)
 
+    def tag_place(self, moment: PlayheadState) -> QRectF:
+        """Where the step is named at the box that runs: between forward and backward boxes; empty where these
+        are too near for it."""
+        if moment.running < 0 or self._rows.between < _TAG:
+            return QRectF()
+        box = self._layout.boxes[moment.running]
+        width, around = QFontMetricsF(self.name_font).horizontalAdvance(moment.tag) + 18, self.rect(box)
+        left = min(max(around.center().x() - width / 2, -8.0), self._rows.size[0] - width + 8)
+        return QRectF(left, around.top() - 32 if box.backward else around.bottom() + 12, width, 20)
+
     def paint_tag(self, painter: QPainter, moment: PlayheadState) -> None:
-        """Name the step at the box that runs, in the space between forward and backward boxes."""
-        if not 0 <= moment.running < len(self._layout.boxes):
+        shape, path = self.tag_place(moment), QPainterPath()
+        if shape.isEmpty():
             return
         box = self._layout.boxes[moment.running]
-        painter.setFont(self.font(12, bold=True))
-        width = painter.fontMetrics().horizontalAdvance(moment.tag) + 18
-        around = self.rect(box)
-        x, edge, away = around.center().x(), around.bottom() + 7.0, 1.0
-        if box.backward:
-            edge, away = around.top() - 7.0, -1.0
-        left = min(max(x - width / 2, -8.0), self._rows.size[0] - width + 8)
-        shape, path = QRectF(left, edge + (5 if away > 0 else -25), width, 20), QPainterPath()
+        around, away = self.rect(box), -1.0 if box.backward else 1.0
+        x, edge = around.center().x(), around.top() - 7.0 if box.backward else around.bottom() + 7.0
+        painter.setFont(self.name_font)
         path.addRoundedRect(shape, 10, 10)
         tip, base = QPointF(x, edge), QPointF(x, edge + 6 * away)
         path.addPolygon(QPolygonF([base - QPointF(5, 0), tip, base + QPointF(5, 0)]))
