@@ -38,7 +38,7 @@ class StepSpan(QObject):
             rows of R and S, has the first one at the top.
         with_addresses: whether the allocator's view is below the memory curve.
         chosen: the first and the last selected step; None if none are selected.
-        pointed: the step that the pointer is on in any view, and the op, or -1; None if it is on none.
+        pointed: the step and the op that the pointer is on in any view, each -1 where it is on none.
         grouping: what the memory curve's bands are stacked by; None for a curve without bands.
         by_cost: whether the curve's axis counts costs, such as seconds; else it counts steps.
 
@@ -53,7 +53,7 @@ class StepSpan(QObject):
         super().__init__(parent)
         self.begin, self.end = 0.0, 1.0
         self.chosen: tuple[int, int] | None = None
-        self.pointed: tuple[int, int] | None = None
+        self.pointed = -1, -1
         self.by_cost = False
         self.grouping: Grouping | None = None
         self.heights = dict.fromkeys(Scale, _ALL)
@@ -75,6 +75,12 @@ class StepSpan(QObject):
     def is_whole(self) -> bool:
         """Whether every step, op and byte is on screen."""
         return (self.begin, self.end) == (0.0, self.count) and set(self.heights.values()) == {_ALL}
+
+    @property
+    def pointed_op(self) -> int:
+        """The op under the pointer, or the one that the step under it computes; -1 for none."""
+        (step, op), shown = self.pointed, self._exploration.shown
+        return int(shown.schedule.steps[step]) if op < 0 <= step and shown is not None else op
 
     @property
     def axis(self) -> StepAxis | None:
@@ -131,9 +137,9 @@ class StepSpan(QObject):
             self.chosen = chosen
             self.chosen_changed.emit()
 
-    def point_at(self, pointed: tuple[int, int] | None) -> None:
-        if pointed != self.pointed:
-            self.pointed = pointed
+    def point_at(self, step: int = -1, op: int = -1) -> None:
+        if (step, op) != self.pointed:
+            self.pointed = step, op
             self.pointed_changed.emit()
 
     def show_chosen(self) -> None:
@@ -173,7 +179,7 @@ class StepSpan(QObject):
         begin, end = np.interp(stages, self._numbers, self._edges).tolist() if stays else every
         self.begin, self.end = _within(begin, end, float(self.count), _LEAST_STEPS)
         self.choose(None)
-        self.point_at(None)
+        self.point_at()
 
 
 def _zoomed(low: float, high: float, factor: float) -> tuple[float, float]:

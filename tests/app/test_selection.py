@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QColor
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QMouseEvent
+from PySide6.QtWidgets import QApplication
 
 from app.presenters.bands import Grouping
 from app.presenters.hotspot_rows import View
@@ -199,3 +200,39 @@ def test_the_graph_moves_to_what_is_selected_elsewhere(opened, qtbot) -> None:
     ]
     assert all(view.rect().contains(corner) for corner in corners)
     assert view._offset != before
+
+
+def point_at(widget, place) -> None:
+    """Move the mouse there, as the window system tells it."""
+    for at in (place - QPoint(2, 0), place):
+        spot = QPointF(at), QPointF(widget.mapToGlobal(at))
+        none = Qt.MouseButton.NoButton, Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+        QApplication.sendEvent(widget, QMouseEvent(QEvent.Type.MouseMove, *spot, *none))
+
+
+def test_the_op_under_the_pointer_is_lit_in_the_graph(opened, qtbot) -> None:
+    explorer, view = opened.explorer, opened.explorer.graph_view
+    shown, (r, _) = opened.session.exploration.shown, explorer.matrices
+    opened.playhead.seek(79)
+    curve, layers = explorer.curve, explorer.layers._list
+    row = layers.visualRect(explorer.layers.place_of("layer3")).center()
+    on_curve = QPoint(round(cursor_line(curve, 21).x1()), curve.height() // 2)
+    memory = explorer.inspector.memory
+    memory.show_view(View.VALUES)
+    number = next(place for place, one in enumerate(memory.rows) if one.op >= 0)
+    value = memory._list.visualRect(memory._list.model().index(number, 0)).center()
+    for widget, place, op in (
+        (r.viewport(), cell_place(r, 17, 17), 17),
+        (curve.viewport(), on_curve, int(shown.schedule.steps[21])),
+        (layers.viewport(), row, 3),
+        (memory._list.viewport(), value, memory.rows[number].op),
+    ):
+        before = pixels(view)
+        point_at(widget, place)
+        box = view.layout_shown.boxes[view.layout_shown.box_of[op]]
+        at = view._painter().rect(box).adjusted(-9, -9, 9, 9)
+        around = QRectF(at.topLeft() * view._scale + view._offset, at.size() * view._scale).toAlignedRect()
+        changed = np.argwhere(pixels(view) != before)
+        assert len(changed) > 50 and all(around.contains(int(x), int(y)) for y, x in changed), op
+        QApplication.sendEvent(widget.parentWidget(), QEvent(QEvent.Type.Leave))
+        assert np.array_equal(pixels(view), before)

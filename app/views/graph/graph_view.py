@@ -61,12 +61,13 @@ class GraphView(QWidget):
         super().__init__()
         self._what_ifs, self._theme = what_ifs, models.theme
         exploration = self._exploration = models.exploration
-        self._playhead, self._selection = models.playhead, models.selection
+        self._playhead, self._selection, self._span = models.playhead, models.selection, models.span
         self._folding: Folding | None = None
         self._layout: GraphLayout | None = None
         self._names, self._longest = NameCut(), 0.0
         self._opened: Opened = frozenset()
         self._chosen = False  # the user has opened or closed groups
+        self._pointed = -1  # the box of the op under the pointer
         self._seen = False  # the groups that are open have been on screen, and stay while they are read
         self._zoomed = list[Opened]()  # the groups that zooming opened each time
         self._rows = Rows(1, 1, 0)
@@ -89,6 +90,7 @@ class GraphView(QWidget):
         exploration.constraints_changed.connect(self._on_constraints)
         self._playhead.moved.connect(self._on_step)
         self._selection.changed.connect(self._on_selection)
+        self._span.pointed_changed.connect(self._on_pointed)
 
     def view_table(self) -> ViewTable | None:
         shown = self._exploration.shown
@@ -212,6 +214,11 @@ class GraphView(QWidget):
                 self._offset, self._fitted = self._offset + inside - corner, False
         self.update()
 
+    def _on_pointed(self) -> None:
+        before, self._pointed = self._pointed, self._box_of(self._span.pointed_op)
+        if self._pointed != before:
+            self.update()
+
     def _on_graph(self) -> None:
         drawn, before = self._exploration.unconstrained, self._folding
         self._folding = None if drawn is None else drawn.folding
@@ -246,6 +253,7 @@ class GraphView(QWidget):
         width = QFontMetricsF(self._painter().name_font).horizontalAdvance
         self._longest = max(map(width, names))
         self._rows = replace(self._rows, columns=self._layout.columns, depth=self._layout.frames_deep)
+        self._pointed = -1
         self._on_constraints()
         self._on_shown()
 
@@ -462,7 +470,7 @@ class GraphView(QWidget):
         drawn, moment = self._painter(), self._moment()
         on_screen = painter.paintEngine().type() == QPaintEngine.Type.Raster
         detail = self._scale if on_screen else 1.0  # in a file, small words can be enlarged
-        marked = {moment.running, moment.selected} - {-1}
+        marked = {moment.running, moment.pointed, moment.selected} - {-1}
         boxes = [number for number in drawn.boxes_in(placed.seen) if number not in marked]
 
         def paint(parts: Iterable[Part], kept: KeptParts) -> None:
@@ -500,18 +508,21 @@ class GraphView(QWidget):
     def _moment(self) -> PlayheadState:
         step = self._playhead.step
         now = self._live, self._repeats, self._first, self._locked, step
-        return PlayheadState(*now, self._running(), self._selected(), f"step {step + 1} computing")
+        boxes = self._running(), self._selected(), self._pointed
+        return PlayheadState(*now, *boxes, f"step {step + 1} computing")
 
     def _running(self) -> int:
         shown = self._exploration.shown
-        if shown is None or self._layout is None or self._playhead.step >= len(shown.schedule.steps):
+        if shown is None or self._playhead.step >= len(shown.schedule.steps):
             return -1
-        return self._layout.box_of[int(shown.schedule.steps[self._playhead.step])]
+        return self._box_of(int(shown.schedule.steps[self._playhead.step]))
 
     def _selected(self) -> int:
-        if self._layout is None or not 0 <= self._selection.op < len(self._layout.box_of):
-            return -1
-        return self._layout.box_of[self._selection.op]
+        return self._box_of(self._selection.op)
+
+    def _box_of(self, op: int) -> int:
+        layout = self._layout
+        return layout.box_of[op] if layout is not None and 0 <= op < len(layout.box_of) else -1
 
 
 def _add_switches(menu: QMenu, target: ConstraintTarget, name: str, what_ifs: UndoCommands) -> None:

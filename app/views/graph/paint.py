@@ -31,6 +31,7 @@ class PlayheadState:
     step: int
     running: int
     selected: int
+    pointed: int
     tag: str
 
     @property
@@ -294,9 +295,10 @@ class GraphPainter:
         if number == moment.running:
             self._outline(painter, box, shape, QPen(theme.color("playhead_case"), 8))
             self._outline(painter, box, shape, QPen(theme.color("playhead"), 5))
-        if number == moment.selected:
-            width = max(2.4, 2.4 / scale)  # as thick on the screen however small the graph is
-            self._outline(painter, box, shape.adjusted(-5, -5, 5, 5), QPen(theme.color("accent"), width))
+        for marked, color in ((moment.pointed, "muted"), (moment.selected, "accent")):
+            if number == marked:
+                width = max(2.4, 2.4 / scale)  # as thick on the screen however small the graph is
+                self._outline(painter, box, shape.adjusted(-5, -5, 5, 5), QPen(theme.color(color), width))
         for by in (_BEHIND * 2, _BEHIND) if box.copies > 1 else ():
             self._outline(painter, box, shape.translated(by, by), pen, theme.color("panel"))
         self._outline(painter, box, shape, pen, fill)

@@ -3,10 +3,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QEvent,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPointF,
+    QRectF,
+    QSize,
+    Qt,
+)
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
-from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtWidgets import QListView, QStyledItemDelegate, QStyleOptionViewItem
 
+from app.models.span import StepSpan
 from app.presenters.hotspot_rows import HotspotRow
 from app.presenters.search import LayerRow
 from app.presenters.wording import NameCut
@@ -157,6 +167,24 @@ class RowModel(QAbstractListModel, Generic[Row]):
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         field = _FIELDS.get(role)
         return None if field is None else getattr(self.rows[index.row()], field)
+
+
+class RowList(QListView):
+    """Shows rows. The op of the row under the pointer is pointed at in all views."""
+
+    def __init__(self, name: str, rows: RowModel[Row], delegate: BarDelegate, span: StepSpan) -> None:
+        super().__init__()
+        self._span = span
+        self.setAccessibleName(name)
+        self.setModel(rows)
+        self.setItemDelegate(delegate)
+        self.setMouseTracking(True)
+        self.entered.connect(lambda index: span.point_at(op=index.data(OP)))
+        self.viewportEntered.connect(lambda: span.point_at())
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._span.point_at()
+        super().leaveEvent(event)
 
 
 _FIELDS = {

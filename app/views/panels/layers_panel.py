@@ -2,17 +2,15 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QLineEdit, QListView
+from PySide6.QtWidgets import QLineEdit
 
-from app.models.cursors import Selection
-from app.models.exploration import Exploration
 from app.presenters.search import HELP, LayerQuery, LayerRow, layer_rows, parse
 from app.presenters.view_tables import ViewTable, layers_table
 from app.presenters.wording import NameCut
-from app.theme import CurrentTheme
 from app.views.common.panel import Panel
+from app.views.common.view_models import ViewModels
 from app.views.common.widgets import called, fill, label, push_button
-from app.views.panels.bar_rows import OP, BarDelegate, RowModel
+from app.views.panels.bar_rows import OP, BarDelegate, RowList, RowModel
 from checkmate.ir import Phase
 
 _PRESSED = QEvent.Type.KeyPress
@@ -27,8 +25,9 @@ class LayersPanel(Panel):
 
     zoom_wanted = Signal(int)
 
-    def __init__(self, exploration: Exploration, selection: Selection, theme: CurrentTheme) -> None:
+    def __init__(self, models: ViewModels) -> None:
         super().__init__("Layers")
+        exploration, selection = models.exploration, models.selection
         self._exploration, self._selection = exploration, selection
         self._query, self._by_size, self._order_words = LayerQuery(), True, _BY_SIZE
         tip = "The largest first, or in the order of the step"
@@ -43,10 +42,9 @@ class LayersPanel(Panel):
         self._filter.installEventFilter(self)
         self.said = label("", muted=True, wrap=True)
         self.said.hide()
-        self._list = called(QListView(uniformItemSizes=True), "Layers")
-        self._delegate = BarDelegate(theme, "forward")
-        self._list.setItemDelegate(self._delegate)
-        self._list.setModel(self._rows)
+        self._delegate = BarDelegate(models.theme, "forward")
+        self._list = RowList("Layers", self._rows, self._delegate, models.span)
+        self._list.setUniformItemSizes(True)
         self._list.selectionModel().currentChanged.connect(self._on_current)
         self._list.clicked.connect(self._on_current)  # also of the row that is current already
         self._following = False

@@ -12,7 +12,7 @@ from app.presenters.hotspot_rows import HotspotRow, View, compare_rows, help_row
 from app.state.knowledge import ListedSchedule
 from app.views.common.view_models import ViewModels
 from app.views.common.widgets import NO_EDGES, called, in_column, in_row
-from app.views.panels.bar_rows import BarDelegate, RowModel
+from app.views.panels.bar_rows import BarDelegate, RowList, RowModel
 from app.workers.background import on
 
 _TIPS = {
@@ -33,12 +33,10 @@ class MemoryPage(QWidget):
         self._hotspot, self._selection, self._shown_edits = hotspot, models.selection, shown_edits
         self.view = View.HELPS
         self._model = RowModel[HotspotRow]()
-        self._list = called(QListView(), "What is in memory now")
-        self._list.setModel(self._model)
+        delegate = BarDelegate(models.theme, "held")
+        self._list = RowList("What is in memory now", self._model, delegate, models.span)
         self._list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._delegate = BarDelegate(models.theme, "held")
-        self._list.setItemDelegate(self._delegate)
         self._list.clicked.connect(self._on_clicked)
         self.setLayout(in_column(self._tabs(), (self._list, 1), gap=4, edges=NO_EDGES))
         hotspot.moved.connect(self._refresh)

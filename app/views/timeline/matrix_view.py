@@ -118,7 +118,7 @@ class MatrixView(PointedPlot):
 
     def _on_pointed(self) -> None:
         super()._on_pointed()
-        self._show_rows((self._row,), -1 if self._span.pointed is None else self._span.pointed[1])
+        self._show_rows((self._row,), self._span.pointed[1])
 
     def _show_rows(self, lines: Sequence[pg.InfiniteLine], op: int) -> None:
         row = self._row_of(op)

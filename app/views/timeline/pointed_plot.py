@@ -127,10 +127,10 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         raise NotImplementedError
 
     def _on_pointed(self) -> None:
-        pointed = self._span.pointed
-        self._hover.setVisible(pointed is not None)
-        if pointed is not None:
-            self._hover.setPos(self._place_of(pointed[0]))
+        step = self._span.pointed[0]
+        self._hover.setVisible(step >= 0)
+        if step >= 0:
+            self._hover.setPos(self._place_of(step))
 
     def _on_chosen(self) -> None:
         chosen, axis = self._span.chosen, self._span.axis
@@ -213,7 +213,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             if self._dragging and self._span.axis is not None:
                 self._span.choose((self.step_at(self._pressed_at), self.step_at(event.position())))
         inside = self._span.axis is not None and self.is_inside(event.position())
-        self._span.point_at(self._pointed_at(event.position()) if inside else None)
+        self._span.point_at(*(self._pointed_at(event.position()) if inside else ()))
         QToolTip.showText(event.globalPosition().toPoint(), self._words_at(event.position()), self)
 
     def viewportEvent(self, event: QEvent) -> bool:
@@ -241,7 +241,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         self.getPlotItem().vb.setBorder(pen)
 
     def leaveEvent(self, event: QEvent) -> None:
-        self._span.point_at(None)
+        self._span.point_at()
         super().leaveEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
@@ -290,6 +290,10 @@ class BandedPlot(PointedPlot):
         """Return which band is at a place in the view; NOTHING for none."""
         place = self._plot_place(position)
         return self.bands.owner_at(place.x(), place.y())
+
+    def _pointed_at(self, position: QPointF) -> tuple[int, int]:
+        bands = self.answering
+        return self.step_at(position), -1 if bands is None else bands.op_of(self.owner_at(position))
 
     def _go_to(self, position: QPointF) -> None:
         super()._go_to(position)

@@ -69,7 +69,7 @@ class Explorer(QWidget):
             self.budget.body.addWidget(row)
             row.room_wanted.connect(partial(self._give_row_room, row))
         self.solving = SolvingPanel(exploration, theme)
-        self.layers = LayersPanel(exploration, selection, theme)
+        self.layers = LayersPanel(self.models)
         self.inspector = Inspector(self.models, what_ifs, self.shown_edits)
         self.edits = ListEdits(exploration, what_ifs.stack)
         self.schedules = SchedulesPanel(exploration, self.comparison, self.edits, self.shown_edits, theme)
