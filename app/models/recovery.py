@@ -231,9 +231,8 @@ class Recent:
     def entries(self) -> list[Explored]:
         found = []
         for path in self._folder.glob(f"*{ENDING}"):
-            name = unquote(_IDENTIFIED.sub("", path.name.removesuffix(ENDING), count=1))
             with contextlib.suppress(OSError):  # another window may have just dropped it
-                found.append(Explored(path, name, path.stat().st_mtime))
+                found.append(Explored(path, known_as(path), path.stat().st_mtime))
         return sorted(found, key=lambda entry: -entry.closed_at)
 
     def of(self, graph: Graph) -> SavedExploration | None:
@@ -269,6 +268,11 @@ def identity(graph: Graph) -> str:
     for name in (graph.name, *(op.name for op in graph.ops)):
         digest.update(b"\0" + name.encode())
     return digest.hexdigest()[:_DIGITS]
+
+
+def known_as(path: Path) -> str:
+    """What the user calls the file of an exploration, also one that ``kept_as`` named."""
+    return unquote(_IDENTIFIED.sub("", path.name.removesuffix(ENDING), count=1))
 
 
 def kept_as(graph: Graph) -> str:

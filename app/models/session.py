@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.exploration import Exploration
 from app.models.opening import Opened, Opening, is_large, read_opened
-from app.models.recovery import Recent, identity
+from app.models.recovery import Recent, identity, known_as
 from app.models.solving import SolverClient
 from app.presenters.commands import OnScreen
 from app.presenters.report_page import html_report
@@ -114,7 +114,7 @@ class Session(QObject):
         """Open a graph file or a saved exploration: a large one in a thread, unless ``at_once``."""
         self._leave_device()
         if is_large(path) and not at_once:
-            self.noticed.emit(f"Reading {path}…")
+            self.noticed.emit(f"Reading {known_as(path)}…")
             self.opening.start(lambda: read_opened(path, self._recent))
             return
         try:

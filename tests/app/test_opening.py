@@ -9,12 +9,13 @@ import pytest
 from app.layout.grouping import visible_groups
 from app.models import opening
 from app.models.opening import Opened
+from app.models.recovery import ENDING, kept_as
 from app.views.dialogs.export_dialog import ExportDialog
 from checkmate.errors import FormatError
 from checkmate.formats import write_graph
 from checkmate.solvers.constraints import Constraints
 from tests.app.test_window import facts
-from tests.app.windows import training_chain
+from tests.app.windows import at_four, training_chain
 
 pytestmark = pytest.mark.heavy  # large graphs are opened and freed
 
@@ -47,6 +48,15 @@ def test_a_saved_exploration_opens_the_same_in_a_thread(window, exploration, qtb
     with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
         window.open(str(path))
     assert facts(exploration)[0] == saved[0] and exploration.budget_bytes == saved[2]
+
+
+def test_a_recent_exploration_is_read_by_the_name_that_the_user_knows(window, exploration, qtbot, tmp_path):
+    exploration.set_graph(at_four())
+    path = tmp_path / f"{kept_as(exploration.graph)}{ENDING}"
+    assert window.session.save(path) and path.name[:16].isalnum()
+    with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
+        window.open(str(path))
+        assert window.statusBar().currentMessage() == "Reading chain, batch 4…"
 
 
 def test_a_broken_file_is_one_sentence_in_a_thread(window, qtbot, tmp_path: Path) -> None:
