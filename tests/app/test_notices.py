@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel
 
 from app.presenters.export_result import problem_report
@@ -111,6 +112,24 @@ def test_errors_end_as_the_budget_moves_but_choices_stay(window, exploration, qt
     window.notice.say("That has changed.", "", ("Again", window.notice.hide))
     exploration.set_budget(exploration.budget_bytes - 1)
     assert window.notice.isVisible()
+
+
+def test_a_choice_that_was_dismissed_does_not_come_back_but_failures_do(window, qtbot, chain_open) -> None:
+    notice, asked = window.notice, list[str]()
+
+    def offer(sentence: str) -> bool:
+        notice.hide()
+        notice.say(sentence, "A hint.", ("Again", lambda: asked.append(sentence)))
+        return notice.isVisible()
+
+    assert offer("that has changed.") and offer("that has changed.")
+    qtbot.mouseClick(notice.dismiss, Qt.MouseButton.LeftButton)
+    assert not offer("that has changed.") and offer("this has changed.")
+    for _ in range(2):
+        window.session.failed.emit("That failed.", "Try this.")
+        assert notice.isVisible()
+        qtbot.mouseClick(notice.dismiss, Qt.MouseButton.LeftButton)
+    assert offer("this has changed.")
 
 
 def test_the_curve_of_a_solve_that_costs_nothing_extra_has_readable_ticks(window, qtbot, chain_open) -> None:

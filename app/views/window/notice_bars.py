@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QProgressBar, QWidget
 from app.models.session import Session
 from app.presenters.wording import as_sentence, strong
 from app.theme import CurrentTheme
-from app.views.common.widgets import in_row, label, push_button
+from app.views.common.widgets import called, in_row, label, push_button
 
 _EDGES = 14, 6, 12, 6  # pixels
 
@@ -25,7 +25,7 @@ class NoticeBar(QWidget):
         self._theme = theme
         self.setObjectName("notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._sentence = self._hint = ""
+        self._sentence = self._hint = self._offered = ""
         self._words = label("", name="problem", wrap=True)
         self._words.setTextFormat(Qt.TextFormat.RichText)
         self._act: Callable[[], object] = self.hide
@@ -33,7 +33,8 @@ class NoticeBar(QWidget):
         self.copy = push_button(
             "Copy report", lambda: self.report_wanted.emit(self._sentence, self._hint), "small"
         )
-        self.dismiss = push_button("Dismiss", self.hide, "small")
+        self._left = set[str]()  # choices that the user did not want
+        self.dismiss = push_button("Dismiss", self.leave, "small")
         self.setLayout(in_row((self._words, 1), self.action, self.copy, self.dismiss, gap=10, edges=_EDGES))
         theme.changed.connect(self._write)
         self.hide()
@@ -43,6 +44,10 @@ class NoticeBar(QWidget):
         return f"{self._sentence} {self._hint}".strip()
 
     def say(self, sentence: str, hint: str, action: tuple[str, Callable[[], object]] | None = None) -> None:
+        """Say what failed; or with an ``action``, offer it, unless the user has left this choice before."""
+        if action is not None and sentence in self._left:
+            return
+        self._offered = "" if action is None else sentence
         self.setProperty("mild", action is not None)  # a choice, not a failure
         for styled in (self, self._words):
             self.style().unpolish(styled)
@@ -62,6 +67,10 @@ class NoticeBar(QWidget):
         color, hint = self._theme.color("text").name(), html.escape(self._hint)
         after = f'&nbsp; <span style="font-weight:400; color:{color}">{hint}</span>' if hint else ""
         self._words.setText(strong(self._sentence) + after)
+
+    def leave(self) -> None:
+        self._left.add(self._offered)
+        self.hide()
 
     def hide_failure(self) -> None:
         """Hide a failure, because the user has gone on; a choice stays."""
@@ -83,7 +92,7 @@ class MeasuringBar(QWidget):
         self.setObjectName("measuring")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._words = label("", wrap=True)
-        self._bar = QProgressBar(textVisible=False)
+        self._bar = called(QProgressBar(textVisible=False), "Measured so far")
         self._bar.setFixedWidth(160)
         tip = "Stop measuring, and go on with estimated costs"
         self.keep = push_button("Use estimates", self._on_keep, "small", tip=tip)

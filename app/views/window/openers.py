@@ -63,7 +63,7 @@ class Batches:
         self._window.notice.say(
             f"This graph is scaled from batch {scaled_from:,} to {graph.batch_size:,}: all is estimated.",
             "To export it, profile the model at this batch.",
-            ("Leave it so", self._window.notice.hide)
+            ("Leave it so", self._window.notice.leave)
             if scale.way_back is None or scale.base is None
             else (f"Back to batch {scale.base.batch_size:,}", scale.way_back),
         )
