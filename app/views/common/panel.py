@@ -33,6 +33,13 @@ class Panel(QFrame):
         self.head_bar.wanted = wanted
         self.head_bar.fit_note()
 
+    def place_in_head(self, widget: QWidget) -> int:
+        """Its place from the left; that after all where it is not in the head."""
+        items = (self.head.itemAt(at) for at in range(self.head.count()))
+        parts = (None if item is None else item.widget() for item in items)
+        held = (part is not None and (part is widget or part.isAncestorOf(widget)) for part in parts)
+        return [*held, True].index(True)
+
     def give_head(self) -> QFrame:
         """Return the head, for a dock that is dragged by it. Above the panel, they look like one frame."""
         self.head_bar.setObjectName("panelhead")

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QWidget
 
 from app.presenters.phases import BROKEN, COMING, PRESENT, Phase, Story
 from app.presenters.wording import strong
-from app.views.common.widgets import NO_EDGES, in_column, label
+from app.views.common.widgets import NO_EDGES, called, in_column, label
 from app.workers.background import every
 
 _PARTS = 1000  # of the bar
@@ -25,7 +25,7 @@ class PhaseList(QWidget):
         self._grid = QGridLayout()
         self._grid.setColumnStretch(0, 1)
         self._grid.setVerticalSpacing(_GAP)
-        self._bar = QProgressBar(textVisible=False, maximum=_PARTS)
+        self._bar = called(QProgressBar(textVisible=False, maximum=_PARTS), "Phases")
         self._words = label("", muted=True, wrap=True)
         self._words.setTextFormat(Qt.TextFormat.PlainText)
         self.setLayout(in_column(self._grid, self._bar, self._words, gap=8, edges=NO_EDGES))

@@ -18,10 +18,12 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLayout,
+    QLineEdit,
     QMenu,
     QPushButton,
     QScrollArea,
     QSpinBox,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -94,6 +96,13 @@ def called(widget: Named, name: str, tip: str = "") -> Named:
     if tip:
         widget.setToolTip(tip)
     return widget
+
+
+def filter_field(name: str, words: str) -> QLineEdit:
+    field = called(QLineEdit(placeholderText=words, clearButtonEnabled=True), name)
+    for clear in field.findChildren(QToolButton):
+        clear.setAccessibleName(f"{name}: clear")
+    return field
 
 
 def push_button(text: str, run: Callable[[], object], style: str = "", *, tip: str = "") -> QPushButton:

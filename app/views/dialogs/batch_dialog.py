@@ -39,7 +39,7 @@ class BatchDialog(Dialog):
         self._session, self._began = session, 0.0
         self.search = BatchFinder(session.solving.workers, self)
         self.head, self.words = label("", wrap=True), label("", wrap=True)
-        self.bar = QProgressBar(textVisible=False, maximum=1000)
+        self.bar = called(QProgressBar(textVisible=False, maximum=1000), "Time of the search that is over")
         self._rows = CellModel(sizes.COLUMNS, sizes.WORDS)
         self.table = sorted_table(self._rows, "The largest batch of each search", sizes.STATUS)
         self.chart = BatchChart(theme)

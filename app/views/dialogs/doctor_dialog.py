@@ -36,7 +36,7 @@ class DoctorDialog(Dialog):
         self._background.done.connect(lambda _: self._on_done())
         self._background.failed.connect(self._on_done)
         self._verdict = label("", name="title", wrap=True)
-        self._bar = QProgressBar(textVisible=False)
+        self._bar = called(QProgressBar(textVisible=False), "Looking")
         self._bar.setRange(0, 0)
         self._area = called(QScrollArea(widgetResizable=True), "What was found")
         self._area.setFrameShape(QScrollArea.Shape.NoFrame)

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QFormLayout,
     QHeaderView,
-    QLineEdit,
     QPushButton,
     QTreeWidget,
     QTreeWidgetItem,
@@ -24,6 +23,7 @@ from app.views.common.widgets import (
     called,
     closing,
     command_button,
+    filter_field,
     in_column,
     in_row,
     label,
@@ -98,9 +98,7 @@ class KeysDialog(Dialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent, "Commands and keys", (620, 640), once=True)
-        self._filter = called(
-            QLineEdit(placeholderText="Filter: a command, a key or a view", clearButtonEnabled=True), "Filter"
-        )
+        self._filter = filter_field("Filter", "Filter: a command, a key or a view")
         self._filter.textChanged.connect(self._on_filter)
         self._list = called(QTreeWidget(), "Commands and keys")
         self._list.setHeaderLabels(["Command", "Keys"])

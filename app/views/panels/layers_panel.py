@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QLineEdit
 
 from app.presenters.search import HELP, LayerQuery, LayerRow, layer_rows, parse
 from app.presenters.view_tables import ViewTable, layers_table
 from app.presenters.wording import NameCut
 from app.views.common.panel import Panel
 from app.views.common.view_models import ViewModels
-from app.views.common.widgets import called, fill, label, push_button
+from app.views.common.widgets import fill, filter_field, label, push_button
 from app.views.panels.bar_rows import OP, BarDelegate, RowList, RowModel
 from checkmate.ir import Phase
 
@@ -34,9 +33,8 @@ class LayersPanel(Panel):
         self.order = push_button(_BY_SIZE, self._on_order, "link", tip=tip)
         self.head.addWidget(self.order)
         self._rows = RowModel[LayerRow]()
-        filter_field = QLineEdit(placeholderText="Name, size>10M, phase:backward", clearButtonEnabled=True)
-        tip = f"Parts of a name, and conditions: {HELP}"
-        self._filter = called(filter_field, "Filter layers", tip)
+        self._filter = filter_field("Filter layers", "Name, size>10M, phase:backward")
+        self._filter.setToolTip(f"Parts of a name, and conditions: {HELP}")
         self._filter.textChanged.connect(self._on_filter)
         self._filter.returnPressed.connect(self._show_first)
         self._filter.installEventFilter(self)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
@@ -70,6 +71,7 @@ class LinkTable(QWidget):
         self._grid.setColumnStretch(1, 1)
         self._grid.addWidget(label(title, muted=True), 0, 0, 1, 3)
         self.lines: list[_LinkLine] = []
+        self._add_line()  # Tab reaches further ones after it
 
     def show_links(self, links: Sequence[OpLink], selected: int = -1) -> None:
         if (tuple(links), selected) == self._shown:
@@ -92,10 +94,12 @@ class LinkTable(QWidget):
         line.name.clicked.connect(lambda: self._on_clicked(number))
         line.figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         line.detail.setTextFormat(Qt.TextFormat.PlainText)
-        for column, part in enumerate((line.role, line.name, line.figure)):
+        for column, part in ((0, line.role), (0, line.step), (1, line.name), (2, line.figure)):
             self._grid.addWidget(part, 2 * number + 1, column)
-        self._grid.addWidget(line.step, 2 * number + 1, 0)
         self._grid.addWidget(line.detail, 2 * number + 2, 1, 1, 2)
+        stops = *(one.name for one in self.lines[-1:]), line.step, line.name
+        for before, after in pairwise(stops):
+            QWidget.setTabOrder(before, after)
         self.lines.append(line)
 
     def _on_clicked(self, number: int) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from PySide6.QtCore import Qt, QTimer
@@ -86,6 +87,7 @@ class Explorer(QWidget):
             if button.focusPolicy() == Qt.FocusPolicy.StrongFocus:
                 # A click leaves the keys where they were: the space bar then still plays the step.
                 button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self._order_tabs()
         self._connect()
 
     def _connect(self) -> None:
@@ -105,6 +107,20 @@ class Explorer(QWidget):
         exploration.graph_changed.connect(self._on_zoom)
         exploration.shown_changed.connect(self.turns.begin)
         exploration.standing_changed.connect(self._on_standing)
+
+    def _order_tabs(self) -> None:
+        """Let Tab go down one column after the other, and down each panel from its head."""
+        columns = self.inspector, self.layers, self.timeline_panel, self.graph_panel
+        docks: dict[Panel, QWidget] = {dock.panel: dock for dock in self.area.docks.values()}
+        reached, stops, one = list[QWidget](), list[QWidget](), self.nextInFocusChain()
+        while one is not None and one is not self:
+            reached += [one] if one.focusPolicy() & Qt.FocusPolicy.TabFocus else []
+            one = one.nextInFocusChain()
+        for panel in (*columns, self.budget, self.solving, self.schedules):
+            frame = docks.get(panel, panel)
+            stops += sorted(filter(frame.isAncestorOf, reached), key=panel.place_in_head)
+        for before, after in pairwise(stops):
+            QWidget.setTabOrder(before, after)
 
     def _docks(self) -> dict[str, PanelDock]:
         # In a low dock, a plot scrolls; squeezed, its parts would cover each other.
