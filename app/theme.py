@@ -168,7 +168,7 @@ def color_application(application: QApplication, theme: Theme) -> None:
 
 
 def style_sheet(theme: Theme) -> str:
-    text = resource("theme", "window.qss").read_text("utf-8")
+    text = resource("theme", "window.qss").read_text("utf-8").replace("@icons@", str(resource("theme")))
     for role, color in theme.tokens.items():
         text = text.replace(f"@{role}@", color)
     return text

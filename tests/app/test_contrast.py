@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QApplication, QComboBox, QDoubleSpinBox, QSpinBox
+from PySide6.QtWidgets import QApplication, QComboBox, QDoubleSpinBox, QFileDialog, QSpinBox, QToolButton
 
 from app.presenters.record_rows import asked_part, bar_parts
 from app.theme import DARK, LIGHT, Theme, color_application
@@ -72,6 +73,21 @@ def test_the_frames_of_choices_and_numbers_stand_out(qapp, theme: Theme) -> None
         for kind in (QComboBox, QSpinBox, QDoubleSpinBox):
             frame = QApplication.palette(kind.__name__).window().color().darker(140)  # as the style does it
             assert contrast(frame.name(), theme.tokens["window"]) >= OUTLINES, kind.__name__
+    finally:
+        color_application(qapp, LIGHT)
+
+
+@both_themes
+def test_the_arrows_of_qts_own_file_dialog_stand_out(qapp, qtbot, theme: Theme) -> None:
+    color_application(qapp, theme)
+    try:
+        dialog = QFileDialog(options=QFileDialog.Option.DontUseNativeDialog)
+        qtbot.addWidget(dialog)
+        for name in ("backButton", "forwardButton", "toParentButton"):
+            image = dialog.findChild(QToolButton, name).icon().pixmap(16).toImage()
+            every = (image.pixelColor(x, y) for x, y in np.ndindex(image.width(), image.height()))
+            (color, count), *_ = Counter(one.name() for one in every if one.alpha() > 200).most_common()
+            assert count > 20 and contrast(color, theme.tokens["window"]) >= OUTLINES, (name, color)
     finally:
         color_application(qapp, LIGHT)
 
