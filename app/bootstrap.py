@@ -112,7 +112,7 @@ def _require_pictures(file: str | None, screenshot: Path | None, figure: FigureF
 
 
 def _require_qt(*, drawing: bool) -> None:
-    """Import the window's modules. Unless only ``drawing``, check meanwhile that a window can open."""
+    """Check that Qt can be loaded and, unless pictures alone are drawn, that a window can open here."""
     try:
         with ThreadPoolExecutor(1) as pool:
             display = None if drawing else pool.submit(_require_display)

@@ -27,7 +27,8 @@ class Group:
 
     @property
     def key(self) -> tuple[int, int]:
-        """The identity within the graph; a negative end stands for equal blocks, which may be all layers."""
+        """What tells it from other groups. A run of equal blocks may have the layers of another group: its
+        end is negative."""
         return self.first, self.last if self.copies == 1 else -self.last
 
     @property
@@ -36,8 +37,8 @@ class Group:
 
 
 def group_tree(names: Sequence[str], runs: Sequence[BlockRun] = ()) -> Group:
-    """Return all layers as one tree. A node has no children or at least two, and at most ``_MOST_CHILDREN``;
-    but ``runs`` of equal blocks have a node each, whose children are the blocks."""
+    """Return a tree of all layers. A group has two to ``_MOST_CHILDREN`` children, or none. Each of ``runs``
+    is a group, whose children are its blocks."""
     tokens = [_ends(name) for name in names]
     root = Group("", 0, len(names), 0)
     if not runs:
@@ -139,14 +140,14 @@ TO = " – "
 
 
 def _range_name(first: str, last: str) -> str:
-    """``stage1/block2 – block4``"""
+    """Name layers by the first and the last of them: ``stage1/block2 – block4``."""
     begin, end = first.split(TO)[0], last.split(TO)[-1]
     return begin + TO + end.removeprefix(shared_start([begin, end], range(2)))
 
 
 def opened_by_default(root: Group, most_boxes: int) -> frozenset[tuple[int, int]]:
-    """Outer groups are opened before inner ones, larger before smaller ones, until
-    ``most_boxes`` are closed. Equal blocks stay one box, unless there is room for every layer."""
+    """Return the keys of groups to open so that at most ``most_boxes`` are closed: outer ones first, then
+    larger ones. Equal blocks stay one box, unless there is room for every layer."""
     every = root.last - root.first <= most_boxes
     opened, shown = {root.key}, [(1, child) for child in root.children] or [(0, root)]
     while True:

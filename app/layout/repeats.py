@@ -122,7 +122,7 @@ class _BlockSearch:
         return None
 
     def _regions(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (first, last, period) of stretches where each layer equals the one ``period`` before it."""
+        """Yield (first, last, period) of stretches in which the kinds of layers repeat every ``period``."""
         kind = self._kind[first:last]
         for period in range(1, min(_LONGEST, len(kind) // _LEAST_COPIES) + 1):
             self.read += len(kind) // _FASTER

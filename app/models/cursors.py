@@ -111,7 +111,7 @@ class Selection(QObject):
 
 
 class Comparison(QObject):
-    """The schedule B, ``other``, and how A, the one on screen, differs from it; ``pinned``: B is another."""
+    """The schedule (B) that the one on screen (A) is compared with. Signal ``pinned``: another one is B."""
 
     pinned = Signal()
     changed = Signal()

@@ -177,8 +177,8 @@ class Exploration(QObject):
     def measured(
         self, graph: Graph, what_if: WhatIf | None = None, saved: SavedExploration | None = None
     ) -> bool:
-        """Replace estimated costs by measured ones, and go on with what was ``saved``; return whether the
-        user had moved the slider or set constraints."""
+        """Take the graph with measured costs in place of the one with estimates. ``saved``: what was explored
+        of it before. Return whether the user has moved the slider or set constraints meanwhile."""
         asked, constraints, step = self.asked, self.constraints, self.step
         moved = asked != self.opened_at
         if saved is None:
@@ -390,8 +390,8 @@ class Exploration(QObject):
         asked: ListedSchedule | None = None,
         budget_bytes: int = 0,
     ) -> None:
-        """Show ``result``'s schedule, which need not have been known, with what was measured of it. Where it
-        takes the place of the one that was ``asked`` for, that was over the budget.
+        """Show the schedule that an export wrote, with what it measured. If the one that was ``asked`` for is
+        another, the export found that over ``budget_bytes``.
         """
         assert self.what_if is not None
         schedule = result.require_schedule()

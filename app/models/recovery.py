@@ -118,7 +118,7 @@ class Recovery(QObject):
         return self._path
 
     def adopt(self, orphan: Orphan) -> None:
-        """Take over what was saved there. This window writes over it, and removes it on closing."""
+        """Save to the file of a window that did not close, from now on."""
         self._tries = orphan.tries + 1
         name = orphan.path.with_name(_named(orphan.path, self._tries))
         orphan.path.rename(name)
@@ -236,7 +236,7 @@ class Recent:
         return sorted(found, key=lambda entry: -entry.closed_at)
 
     def of(self, graph: Graph) -> SavedExploration | None:
-        """Return what was explored of ``graph`` before."""
+        """Return the kept exploration of this graph; None if there is none."""
         for path in self._folder.glob(f"{identity(graph)}.*{ENDING}"):
             with contextlib.suppress(CheckmateError):
                 return read_exploration(path).of(graph)

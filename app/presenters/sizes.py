@@ -45,8 +45,8 @@ class BatchQuestion:
 
 @dataclass(frozen=True, eq=False)
 class BatchAnswer:
-    """A window's ``LargestBatchFound``. ``batch`` is 0 where none was found; then ``problem`` says why, and
-    ``proved_none`` whether there is none."""
+    """What a search found. ``batch`` is 0 where it found none; then ``problem`` says why, and ``proved_none``
+    whether there is none."""
 
     question: BatchQuestion
     batch: int = 0

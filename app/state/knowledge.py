@@ -169,8 +169,8 @@ class ListedSchedule:
 
 
 class WhatIf:
-    """A constrained graph, and the frontier known of it; ``baselines``: published methods, others may beat
-    them. ``missed``: by key of a schedule, the budget in bytes that an export found it over.
+    """What is known of a graph under constraints. ``baselines``: schedules of published methods, also where
+    others beat them. ``missed``: by key of a schedule, the budget in bytes that an export found it over.
     """
 
     def __init__(self, graph: Graph, constraints: Constraints) -> None:

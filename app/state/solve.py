@@ -35,7 +35,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class SliderTarget:
-    """Where the slider stands: on a budget, or on what an aim leads to, where the budget means nothing."""
+    """Where the slider stands: on a budget; or, with an ``aim``, on the least memory that it leads to."""
 
     budget_bytes: int = 0
     aim: Aim | None = None
