@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +72,7 @@ def explore(
     if drawing:
         draw_offscreen()
     _require_qt(drawing=drawing)
-    from PySide6.QtCore import QSize, QTimer
+    from PySide6.QtCore import QSize
 
     settings = None if drawing else _settings()
     application, current = _start_application(theme, settings)
@@ -95,9 +94,7 @@ def explore(
             window.close()
         return 0
     if budget is not None:
-        window.session.exploration.graph_changed.connect(
-            lambda: QTimer.singleShot(0, lambda: _choose(window, budget))
-        )
+        _choose_when_open(window, budget)
     return int(application.exec())
 
 
@@ -222,17 +219,13 @@ def _require_drawable(file: str, *, allow_code: bool) -> None:
         require_code(file, allow_code=allow_code)
 
 
-def _choose(window: MainWindow, budget: Budget) -> None:
-    from app.state.solve import Aim
+def _choose_when_open(window: MainWindow, budget: Budget) -> None:
+    from PySide6.QtCore import QTimer
 
-    exploration = window.session.exploration
-    assert exploration.plain is not None
-    if budget == Budget():
-        window.explorer.budget.aim(Aim(math.inf))
-        return
-    window.explorer.budget.choose(
-        budget.resolve(keep_everything_peak=exploration.plain.peak_bytes, minimum=exploration.least_bytes)
-    )
+    def choose() -> None:
+        window.explorer.budget.take(budget)
+
+    window.session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, choose))
 
 
 def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
@@ -249,7 +242,7 @@ def _solve(window: MainWindow, file: str | None, budget: Budget) -> None:
 
     session.failed.connect(give_up)
     session.settled.connect(loop.quit)
-    session.exploration.graph_changed.connect(lambda: QTimer.singleShot(0, lambda: _choose(window, budget)))
+    _choose_when_open(window, budget)
     if file is None:
         QTimer.singleShot(400, loop.quit)
     QTimer.singleShot(_PATIENCE_MS, lambda: give_up("the solve took too long"))

@@ -18,7 +18,6 @@ from PySide6.QtCore import QBuffer, QEventLoop, QTimer
 from PySide6.QtGui import QPixmap
 from PySide6.QtWidgets import QApplication
 
-from app.bootstrap import _choose
 from app.look import draw_offscreen
 from app.models.session import Session
 from app.presenters.hotspot_rows import View
@@ -52,7 +51,7 @@ def open_solved(theme: str = "light", size: tuple[int, int] = (1440, 900)) -> Ma
     loop = QEventLoop()
     session.settled.connect(loop.quit)
     session.exploration.graph_changed.connect(
-        lambda: QTimer.singleShot(0, lambda: _choose(window, Budget(share=0.6)))
+        lambda: QTimer.singleShot(0, lambda: window.explorer.budget.take(Budget(share=0.6)))
     )
     QTimer.singleShot(0, lambda: window.open(_GRAPH))
     QTimer.singleShot(120_000, loop.quit)

@@ -18,7 +18,7 @@ from app.state.saved import (
     facts_of,
     insert_result,
     insert_saved,
-    listed_own,
+    listed,
     proved_to_save,
     read_missed,
     read_proved,
@@ -38,8 +38,6 @@ from checkmate.workers.window_messages import Checked
 _AT_ONCE = 3000  # steps; for a longer schedule, computing what is drawn takes longer than a frame
 _POLL_MS = 5
 _LOOKED_AT_S = 2.0  # a solve that ran for longer was wanted, also if the next one takes its place
-
-__all__ = ["Exploration", "ListedSchedule", "Solve"]
 
 
 class Exploration(QObject):
@@ -247,8 +245,9 @@ class Exploration(QObject):
             insert_saved(saved, self.what_if)
         entries = {}
         for place, own in saved.own.items():
-            found = listed_own(saved.schedules[place], self._what_if_under(under[place]))
-            if found is not None:
+            what_if = self._what_if_under(under[place])
+            insert_result(saved.schedules[place], what_if)
+            if found := listed(saved.schedules[place], what_if):
                 entries[found.key] = restored(found, own)
         self.listing.restart(entries)
         self.known_changed.emit()
@@ -345,9 +344,6 @@ class Exploration(QObject):
             return self.least_possible
         return self.what_if.least_bound(self.aim.max_overhead)
 
-    def as_listed(self, budget_bytes: int) -> int:
-        return budget_bytes if self.what_if is None else self.what_if.as_listed(budget_bytes)
-
     def best_for(self, budget_bytes: int) -> ListedSchedule | None:
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)
 
@@ -401,8 +397,8 @@ class Exploration(QObject):
         self._measured[steps_key(measured.steps)] = measured
         if self.shown is None or self.shown.key != steps_key(schedule.steps):
             self.add(schedule.steps, **facts_of(result))
-            known = next((one for one in self.known if one.key == steps_key(schedule.steps)), None)
-            self.show(known or self.what_if.found(result))
+            if found := listed(result, self.what_if):
+                self.show(found)
         self.measured_changed.emit()
 
     def frozen_copy(self) -> Exploration:

@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.models.exploration import Exploration
 from app.models.recovery import Recent
 from app.models.solving import SolverClient
-from app.presenters.graph_comparison import Side, within
+from app.presenters.graph_comparison import Side
 from app.state.knowledge import ListedSchedule, WhatIf
 from app.state.saved import insert_saved
 from app.workers.background import Reading
@@ -154,16 +154,8 @@ class OtherGraph(QObject):
         self._opening.done.connect(self._on_opened)
         self._opening.failed.connect(self.failed)
 
-    @property
-    def busy(self) -> bool:
-        return self._opening.busy
-
     def open(self, path: Path) -> None:
         self._opening.start(lambda: read_opened(path))
-
-    def best_within(self, budget_bytes: int) -> ListedSchedule | None:
-        known = self.exploration.known
-        return within(known, budget_bytes) if known else None
 
     def close(self) -> None:
         self._opening.close()

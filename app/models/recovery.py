@@ -81,7 +81,7 @@ class Recovery(QObject):
         super().__init__(parent)
         self._recent, self._in_file = recent, ""  # under what the file is kept later
         self._exploration, self._folder = exploration, folder
-        self._path: Path | None = None
+        self.path: Path | None = None
         self._lock: QLockFile | None = None
         self._tries = 0
         self._writer = Background(self)
@@ -106,16 +106,12 @@ class Recovery(QObject):
         found = []
         for path in self._folder.glob(f"*{ENDING}"):
             lock = _lock_of(path)
-            if path == self._path or not lock.tryLock(0):
+            if path == self.path or not lock.tryLock(0):
                 continue  # a window that is open holds it
             lock.unlock()
             tries = path.name.removesuffix(ENDING).rpartition("-")[2]
             found.append(Orphan(path, path.stat().st_mtime, int(tries) if tries.isdigit() else 0))
         return sorted(found, key=lambda orphan: -orphan.saved_at)
-
-    @property
-    def path(self) -> Path | None:
-        return self._path
 
     def adopt(self, orphan: Orphan) -> None:
         """Save to the file of a window that did not close, from now on."""
@@ -125,17 +121,13 @@ class Recovery(QObject):
         _lock_file(orphan.path).unlink(missing_ok=True)
         self._begin(name)
 
-    def forget(self, orphan: Orphan) -> None:
-        orphan.path.unlink(missing_ok=True)
-        _lock_file(orphan.path).unlink(missing_ok=True)
-
     def close(self) -> None:
         self._leave()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.unlock()
-        self._path = self._lock = None
+        self.path = self._lock = None
 
     def _leave(self) -> None:
         """Keep what is explored with the recent ones, the last changes too."""
@@ -145,13 +137,13 @@ class Recovery(QObject):
             self._save()
             self._writer.close(_LAST_S)
         name, self._in_file = self._in_file, ""
-        if name and self._recent is not None and self._path is not None and self._path.is_file():
-            self._recent.keep(self._path, name)
+        if name and self._recent is not None and self.path is not None and self.path.is_file():
+            self._recent.keep(self.path, name)
 
     def _begin(self, path: Path) -> None:
         if self._lock is not None:
             self._lock.unlock()
-        self._path, self._lock = path, _lock_of(path)
+        self.path, self._lock = path, _lock_of(path)
         self._lock.tryLock(0)
 
     def _on_change(self) -> None:
@@ -164,15 +156,15 @@ class Recovery(QObject):
             self._quiet.start()
             return
         try:
-            if self._path is None:
+            if self.path is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._begin(self._folder / _named(None, self._tries))
         except OSError as error:
             self._complain(f"what you explore cannot be saved in {self._folder}: {error.strerror or error}")
             return
-        assert self._path is not None
+        assert self.path is not None
         # Taken now: another graph may be explored by the time that the thread writes.
-        path, saved, body = self._path, self._exploration.saved(), self._exploration.graph_body
+        path, saved, body = self.path, self._exploration.saved(), self._exploration.graph_body
         # Estimates that measured costs will replace are not worth keeping, nor are scaled graphs.
         passing = self._exploration.passing or saved.graph.origin.extrapolated_from_batch > 0
         self._in_file = "" if passing else kept_as(saved.graph)

@@ -229,7 +229,7 @@ class SolverClient(QObject):
 
     def _on_patience_over(self) -> None:
         if solve := self._exploration.running_solve:
-            self.process.restart()
+            self.process.stop()
             self._arrived.clear()
             self.send_graph()
             self._end(_kept(solve), "stopped")

@@ -275,18 +275,6 @@ class WhatIf:
             self.baselines.append(found)
         return new
 
-    def found(self, result: SolveResult) -> ListedSchedule:
-        assert result.cost is not None and result.peak_bytes is not None
-        point = FrontierPoint(
-            result.require_schedule(),
-            result.peak_bytes,
-            result.cost,
-            result.budget_bytes,
-            result.solver,
-            result.solve_seconds,
-        )
-        return ListedSchedule(point, self.constrained, self.frontier)
-
     def as_listed(self, budget_bytes: int) -> int:
         """Return the smallest known peak whose text is the same as this budget's.
 

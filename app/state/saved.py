@@ -70,13 +70,8 @@ def insert_result(result: SolveResult, what_if: WhatIf) -> None:
     what_if.insert(result.require_schedule().steps.tolist(), **facts_of(result))
 
 
-def listed_own(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
-    """The schedule, known under its constraints from now on; None if it does not hold."""
-    insert_result(result, what_if)
-    return listed(result, what_if)
-
-
 def listed(result: SolveResult, what_if: WhatIf) -> ListedSchedule | None:
+    """None: it does not hold."""
     return what_if.listed(result.require_schedule().steps.tolist(), **facts_of(result))
 
 

@@ -109,10 +109,6 @@ class WorkerProcess(QObject):
         self._closed = True
         self.stop()
 
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
     def _on_output(self) -> None:
         process = self._process
         if process is None:

@@ -19,6 +19,7 @@ from app.models.opening import Opened
 from app.presenters.export_result import default_budget, export_card
 from app.presenters.phases import BROKEN, COMING, DONE, PRESENT, PhaseRow, Story, export_phases
 from app.presenters.schedule_rows import grouped
+from app.state.saved import listed
 from app.state.solve import BudgetStanding
 from app.theme import CurrentTheme, ThemeChoice
 from app.views.dialogs.export_dialog import ExportDialog
@@ -233,7 +234,7 @@ def test_the_budget_is_sent_to_the_byte(exporting, qtbot, tmp_path: Path) -> Non
     dialog.close()
     exploration = session.exploration
     result = smaller(session)
-    exploration.show(exploration.what_if.found(result))
+    exploration.show(listed(result, exploration.what_if))
     assert default_budget(exploration.shown, result.budget_bytes) == result.budget_bytes
     again = export_dialog(qtbot, session)
     button(again, "Export and verify").click()
@@ -268,7 +269,7 @@ def test_a_graph_for_xla_says_so_and_is_exported_for_a_share(exporting, qtbot, w
     session.use_graph(replace(graph, metadata={**graph.metadata, "target": "xla"}))
     assert window._facts.text().endswith("compiled by XLA") and "other bytes" in window._facts.toolTip()
     exploration, result = session.exploration, smaller(session)
-    exploration.show(exploration.what_if.found(result))
+    exploration.show(listed(result, exploration.what_if))
     dialog = export_dialog(qtbot, session)
     assert "XLA compiles it where it is loaded" in said(dialog)
     budget = dialog.findChildren(QLineEdit)[1]

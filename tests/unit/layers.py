@@ -23,6 +23,6 @@ FLOORS = (
     "app.models",
     "app.look app.views",
     "app.bootstrap",
-    "cli app.__main__",
+    "cli",
     "__main__",
 )

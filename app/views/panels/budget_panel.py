@@ -117,14 +117,19 @@ class BudgetPanel(Panel):
         except UsageError as error:
             self._complain(f"{error}; {error.hint}")
             return
+        text = self._entry.text()
+        self.take(budget)
+        if budget != Budget():
+            self._entry.setText(text)  # it stays as long as it is the budget
+
+    def take(self, budget: Budget) -> None:
+        what_if = self._exploration.what_if
         if budget == Budget():
             self.aim_at_least()
-        else:
-            text = self._entry.text()
-            least = self._exploration.least_bytes
-            resolved = budget.resolve(keep_everything_peak=plain.peak_bytes, minimum=least)
-            self.choose(resolved if budget.bytes_ is None else self._exploration.as_listed(resolved))
-            self._entry.setText(text)  # it stays as long as it is the budget
+        elif what_if is not None:
+            most, least = what_if.plain.peak_bytes, what_if.known[0].peak_bytes
+            resolved = budget.resolve(keep_everything_peak=most, minimum=least)
+            self.choose(resolved if budget.bytes_ is None else what_if.as_listed(resolved))
 
     def _on_left(self) -> None:
         self._forget_entry()

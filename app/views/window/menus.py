@@ -10,12 +10,13 @@ from shiboken6 import isValid
 
 from app.actions import ACTIONS, PANELS, Action, EnabledIf, Menu, action
 from app.models.cursors import Selection
-from app.models.exploration import Exploration, ListedSchedule
+from app.models.exploration import Exploration
 from app.models.recovery import RecentRecords
 from app.presenters.schedule_rows import grouped
 from app.presenters.search import COMMAND, PaletteEntry, search
 from app.presenters.wording import NameCut, name_in_model, scope_of_all
 from app.state.constraint_targets import ConstraintKind
+from app.state.knowledge import ListedSchedule
 from app.theme import CurrentTheme
 from app.views.common.view_saver import ViewSaver
 from app.views.common.widgets import called, in_column, label
