@@ -110,7 +110,7 @@ class Certifier(QObject):
     """Has certificates made by a process, and verifies each here once it is written."""
 
     progressed = Signal(str)
-    proved = Signal(object)
+    proved = Signal(object, object, object)  # the schedule, the file, and the proof
     failed = Signal(str, str)
     died = Signal(str)
 
@@ -170,7 +170,7 @@ class Certifier(QObject):
     def _on_verified(self, proof: ProvedCost) -> None:
         found, self._found = self._found, None
         if found is not None and proof.budget_bytes == found.peak_bytes:
-            self.proved.emit(proof)
+            self.proved.emit(found, self._path, proof)
         else:
             self._on_unproved("the certificate that was written is for another budget", "")
 

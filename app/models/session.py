@@ -209,14 +209,9 @@ class Session(QObject):
         return released
 
     def save(self, path: Path) -> bool:
-        try:
-            write_exploration(path, self.exploration.saved())
-        except CheckmateError as error:
-            self.failed.emit(str(error), error.hint)
-            return False
-        self.file = path.absolute()
-        self.noticed.emit(f"Saved {path}.")
-        return True
+        saved = self.attempt(lambda: write_exploration(path, self.exploration.saved()), f"Saved {path}.")
+        self.file = path.absolute() if saved else self.file
+        return saved
 
     def on_screen(self) -> OnScreen | None:
         """What is on screen, as a command would ask for it: by its own peak if it was chosen by hand."""
@@ -232,15 +227,18 @@ class Session(QObject):
         return asked if asked.can_be_written else None
 
     def save_schedule(self, found: ListedSchedule, path: Path) -> bool:
+        export = f"checkmate export MODEL {path.name} -g GRAPH -o out"
+        done = f"Saved {path}. To export it where the model is: {export}"
+        return self.attempt(lambda: write_schedule(path, found.graph, found.result()), done)
+
+    def attempt(self, work: Callable[[], object], done: str) -> bool:
+        """Do something at once; say that it is ``done``, or why not. Return whether it is."""
         try:
-            write_schedule(path, found.graph, found.result())
+            work()
         except CheckmateError as error:
             self.failed.emit(str(error), error.hint)
             return False
-        self.noticed.emit(
-            f"Saved {path}. To export it where the model is: checkmate export MODEL {path.name} -g GRAPH -o "
-            "out"
-        )
+        self.noticed.emit(done)
         return True
 
     def report(self, path: Path) -> bool:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from app.theme import CurrentTheme, Theme
 from app.views.common.paint_turns import PaintTurns
 from app.views.common.panel import Panel
 from app.views.common.widgets import ask_target, open_below, push_button
-from checkmate.errors import CheckmateError, UsageError
+from checkmate.errors import UsageError
 from checkmate.formats.files import write_bytes
 
 PICTURE_SCALE = 2  # of a PNG: sharp on paper and on dense screens
@@ -96,23 +96,15 @@ class ViewSaver(QObject):
 
     def save_picture(self, widget: QWidget, path: Path) -> bool:
         self._turns.finish()
-        return self._save(path, lambda: save_picture(widget, path, self._theme.now))
+        return self._session.attempt(lambda: save_picture(widget, path, self._theme.now), f"Saved {path}.")
 
     def save_data(self, view: SavableView, path: Path) -> bool:
         table = view.data.view_table()
         if table is None:
             self._session.noticed.emit(f"{view.name} has nothing to save yet.")
             return False
-        return self._save(path, lambda: write_bytes(path, table.csv().encode("utf-8")))
-
-    def _save(self, path: Path, write: Callable[[], None]) -> bool:
-        try:
-            write()
-        except CheckmateError as error:
-            self._session.failed.emit(str(error), error.hint)
-            return False
-        self._session.noticed.emit(f"Saved {path}.")
-        return True
+        csv = table.csv().encode("utf-8")
+        return self._session.attempt(lambda: write_bytes(path, csv), f"Saved {path}.")
 
     def _ask_picture(self, view: SavableView) -> None:
         window, kinds = view.widget.window(), "Pictures (*.png *.svg)"
@@ -135,13 +127,6 @@ def picture(widget: QWidget, theme: Theme) -> QPixmap:
     pixmap.fill(theme.color("panel"))
     QWidget.render(widget, pixmap)  # a plot's own render draws its scene alone
     return pixmap
-
-
-def png_bytes(widget: QWidget, theme: Theme) -> bytes:
-    buffer = QBuffer()
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    picture(widget, theme).save(buffer, "PNG")
-    return bytes(buffer.data().data())
 
 
 def svg_generator(size: QSize, title: str) -> tuple[QSvgGenerator, QBuffer]:
@@ -170,4 +155,6 @@ def save_picture(widget: QWidget, path: Path, theme: Theme) -> None:
     kind = path.suffix.lower()
     if kind not in (".png", ".svg"):
         raise UsageError(f"{path.name} is no picture's name", hint="end it in .png or .svg")
-    write_bytes(path, svg_bytes(widget, theme) if kind == ".svg" else png_bytes(widget, theme))
+    buffer = QBuffer()
+    picture(widget, theme).save(buffer, "PNG")
+    write_bytes(path, svg_bytes(widget, theme) if kind == ".svg" else bytes(buffer.data().data()))

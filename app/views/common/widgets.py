@@ -159,9 +159,10 @@ def ask_source(parent: QWidget, title: str, kinds: str) -> Path | None:
 
 
 def ask_target(parent: QWidget, title: str, suggested: str, kinds: str) -> Path | None:
-    """Ask for a file to write; None: nothing was chosen."""
-    name, _ = QFileDialog.getSaveFileName(parent, title, suggested, kinds)
-    return Path(name) if name else None
+    """Ask for a file to write; None: nothing was chosen. A name without an ending gets that of the kind."""
+    name, kind = QFileDialog.getSaveFileName(parent, title, suggested, kinds)
+    ending = "" if Path(name).suffix else kind.partition("*")[2].partition(" ")[0].rstrip(")")
+    return Path(name + ending) if name else None
 
 
 def command_button(name: str, run: Callable[[], object] | None = None, text: str = "") -> QPushButton:

@@ -20,6 +20,7 @@ from app.views.common.widgets import (
     ChoiceBox,
     DecimalBox,
     Dialog,
+    ask_target,
     called,
     in_column,
     in_row,
@@ -249,12 +250,8 @@ class FigureDialog(Dialog):
 
     def _ask(self) -> None:
         suggested = f"{self._model}-{self.shows.currentData().value}.pdf"
-        kinds = "PDF (*.pdf);;SVG (*.svg)"
-        name, kind = QFileDialog.getSaveFileName(self, "Save the figure", suggested, kinds)
-        if not name:
-            return
-        path = Path(name) if Path(name).suffix else Path(name).with_suffix(kind[-5:-1])
-        self.take(path)
+        if path := ask_target(self, "Save the figure", suggested, "PDF (*.pdf);;SVG (*.svg)"):
+            self.take(path)
 
     def take(self, path: Path) -> None:
         try:

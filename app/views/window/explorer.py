@@ -7,7 +7,9 @@ import numpy as np
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QSplitter, QWidget
 
+from app.models.cursors import Comparison
 from app.models.placements import MemoryLines, Placing
+from app.models.span import StepSpan
 from app.models.undo import ListEdits, ShownEdits
 from app.presenters.paper import FigureFile, Shows
 from app.presenters.solve_text import in_brief, on_screen
@@ -36,7 +38,6 @@ from app.views.timeline.transport import Transport
 from app.views.window.base_window import BaseWindow
 from app.views.window.figures import Figures
 from app.views.window.panel_area import PanelArea
-from checkmate.errors import CheckmateError
 
 _LEAST_BUDGET = 280  # pixels of height; below that its plot would be too flat to read
 _LEAST_PLOT = 184  # pixels of width
@@ -59,8 +60,9 @@ class Explorer(QWidget):
         self._range: RangeDialog | None = None
         self._cards: CardsDialog | None = None
         self._without = False  # no schedule is known for the budget, and none is sought
-        self.models = ViewModels.of(exploration, window.playhead, selection, theme, self)
-        self.comparison, self.span = self.models.comparison, self.models.span
+        self.comparison, self.span = Comparison(exploration, self), StepSpan(exploration, self)
+        moved = self.comparison, window.playhead, selection, self.span
+        self.models = ViewModels(exploration, *moved, theme)
         self.shown_edits = ShownEdits(exploration, self.comparison, what_ifs.stack)
         self.budget, self.batch = BudgetPanel(exploration, theme), BatchRow(exploration, window.batch_scale)
         self.input_size = InputRow(exploration, window.input_scale)
@@ -156,7 +158,6 @@ class Explorer(QWidget):
             panel.head.addWidget(button)
         self.graph_view.changed.connect(self._on_zoom)
         panel.body.addWidget(self.graph_view, 1)
-        self._graph_note = panel.note
         return panel
 
     def _timeline_panel(self) -> Panel:
@@ -229,12 +230,7 @@ class Explorer(QWidget):
         return dialog
 
     def _save_figure(self, wanted: FigureFile) -> None:
-        try:
-            self.figures.save(wanted)
-        except CheckmateError as error:
-            self._session.failed.emit(str(error), error.hint)
-            return
-        self._session.noticed.emit(f"Saved {wanted.path}.")
+        self._session.attempt(lambda: self.figures.save(wanted), f"Saved {wanted.path}.")
 
     def scroll_to_top(self) -> None:
         for rows in self.findChildren(QAbstractItemView):
@@ -254,7 +250,7 @@ class Explorer(QWidget):
     def _on_zoom(self) -> None:
         graph, layout = self._session.exploration.graph, self.graph_view.layout_shown
         if graph is not None and layout is not None:
-            self._graph_note.setText(f"{graph.n} ops in {len(layout.boxes)} boxes")
+            self.graph_panel.note.setText(f"{graph.n} ops in {len(layout.boxes)} boxes")
             self._zoom.setText(f"{self.graph_view.zoom_percent} %")
             self._make_room_in_head()
 
@@ -283,15 +279,11 @@ def _stacked(*plots: QWidget) -> QSplitter:
 
 
 def add_copy_save_menus(saver: ViewSaver, explorer: Explorer) -> None:
-    docks = explorer.area.docks
+    docks, add, graph = explorer.area.docks, saver.add_menu, explorer.graph_view
     (r, s), frontier = explorer.matrices, explorer.budget.frontier
-    add = saver.add_menu
     add(explorer.layers, SavableView("Layers", docks["layers"], explorer.layers))
     add(explorer.schedules, SavableView("Schedules", docks["schedules"], explorer.schedules))
-    add(
-        explorer.graph_panel,
-        SavableView("Training graph", explorer.graph_view, explorer.graph_view, Shows.GRAPH),
-    )
+    add(explorer.graph_panel, SavableView("Training graph", graph, graph, Shows.GRAPH))
     add(
         explorer.timeline_panel,
         SavableView("Memory curve", explorer.curve, explorer.curve, Shows.CURVE),

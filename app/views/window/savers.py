@@ -80,8 +80,6 @@ class Certifying:
 
     def __init__(self, window: BaseWindow) -> None:
         self._window = window
-        self._found: ListedSchedule | None = None
-        self._path = Path()
         self.certifier: Certifier | None = None
         self.progress: QProgressDialog | None = None
 
@@ -104,7 +102,6 @@ class Certifying:
             self.certifier.proved.connect(self._on_proved)
             self.certifier.failed.connect(self._on_failed)
             self.certifier.died.connect(self._end)
-        self._found, self._path = found, path
         self.certifier.ask(found, path, self._window.session.exploration.graph_body)
         budget = found.peak_bytes
         head = f"Proving that no schedule of {found.graph.name} within {format_bytes(budget)} costs less"
@@ -131,24 +128,21 @@ class Certifying:
         self._end("")
         self._window.session.failed.emit(sentence, hint)
 
-    def _on_proved(self, proof: ProvedCost) -> None:
-        found = self._found
+    def _on_proved(self, found: ListedSchedule, path: Path, proof: ProvedCost) -> None:
         self._end("")
-        if found is not None:
-            self._window.session.noticed.emit(self._words(found, proof))
+        self._window.session.noticed.emit(self._words(found, path, proof))
 
-    def _words(self, found: ListedSchedule, proved: ProvedCost) -> str:
+    def _words(self, found: ListedSchedule, path: Path, proved: ProvedCost) -> str:
         base, within = found.graph.base_cost, format_bytes(found.peak_bytes)
         cases = plural(proved.cases, "case")
         if proved.cost is None:
-            return f"Saved {self._path}: proved, in {cases}, that no schedule fits {within}."
+            return f"Saved {path}: proved, in {cases}, that no schedule fits {within}."
         least, own = format_overhead(proved.cost, base), format_overhead(found.cost, base)
-        said = f"Saved {self._path}: proved, in {cases}, that no schedule within {within} costs less"
-        check = f"Anyone can check it: python verify.py GRAPH {self._path.name}"
+        said = f"Saved {path}: proved, in {cases}, that no schedule within {within} costs less"
+        check = f"Anyone can check it: python verify.py GRAPH {path.name}"
         return f"{said} than {least}. This one costs {own}. {check}"
 
     def _end(self, sentence: str) -> None:
-        self._found = None
         if self.progress is not None:
             self.progress.canceled.disconnect(self.cancel)
             self.progress.close()
