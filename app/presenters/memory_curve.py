@@ -45,14 +45,6 @@ def memory_stack(graph: Graph, schedule: Schedule, timeline: Timeline) -> Stack:
     return Stack(layers, timeline.live_bytes.astype(np.float64), ~schedule.first_occurrence)
 
 
-def thinned(stack: Stack, most: int) -> tuple[NDArray[np.float64], Stack]:
-    """At most ``most`` columns of the curve: their first steps and one past the last step, and what they
-    hold."""
-    starts = _even_starts(len(stack.total), most)
-    edges = np.append(starts, len(stack.total)).astype(np.float64)
-    return edges, in_columns(stack, starts, len(stack.total))
-
-
 def in_columns(stack: Stack, starts: NDArray[np.int64], last: int) -> Stack:
     """What columns of the curve hold. They begin at ``starts``; the last ends before step ``last``. A column
     holds what its step with the most live bytes holds, so that no peak is lost. It is marked as recomputed if
@@ -69,11 +61,6 @@ def line_in_columns(
     return np.asarray(np.maximum.reduceat(heights[:last], starts), np.float64)
 
 
-def highest(heights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """At most ``most`` places of a line: the highest of each stretch."""
-    return tops_of(heights, _even_starts(len(heights), most), len(heights))
-
-
 def tops_of(heights: NDArray[np.float64], starts: NDArray[np.int64], last: int) -> NDArray[np.int64]:
     """The first of the highest places of each column."""
     first = int(starts[0])
@@ -83,7 +70,8 @@ def tops_of(heights: NDArray[np.float64], starts: NDArray[np.int64], last: int) 
     return np.asarray(first + tops[np.searchsorted(column[tops], np.arange(len(starts)))], np.int64)
 
 
-def _even_starts(count: int, most: int) -> NDArray[np.int64]:
+def even_starts(count: int, most: int) -> NDArray[np.int64]:
+    """Where at most ``most`` columns of ``count`` steps begin."""
     return np.arange(min(most, count)) * count // min(most, count)
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 from app.presenters.axes import nice_ticks
 from app.presenters.hotspot_rows import CLICK, HotspotRow, View, help_rows, share_rows
 from app.presenters.matrix_image import computed_image, held_image
-from app.presenters.memory_curve import KINDS, highest, memory_stack, thinned
+from app.presenters.memory_curve import KINDS, even_starts, in_columns, memory_stack, tops_of
 from app.presenters.wording import constraints_text, doubts, origin_text, percent, target_text
 from app.state.knowledge import ListedSchedule
 from checkmate import __version__
@@ -300,7 +300,8 @@ def curve_svg(shown: ListedSchedule, plain: ListedSchedule) -> str:
     whole = memory_stack(shown.graph, shown.schedule, shown.timeline)
     name, unit = byte_unit(plain.peak_bytes)
     count = len(whole.total)
-    starts, stack = thinned(whole, _MOST_COLUMNS)
+    columns = even_starts(count, _MOST_COLUMNS)
+    stack, starts = in_columns(whole, columns, count), np.append(columns, count).astype(np.float64)
     top = max(plain.peak_bytes, shown.peak_bytes) / unit * 1.08
     chart = _Chart((0, count), (0, top))
     chart.axes("step", name)
@@ -310,7 +311,7 @@ def curve_svg(shown: ListedSchedule, plain: ListedSchedule) -> str:
         chart.add("polygon", kind, [(points[0][0], 0.0), *points, (points[-1][0], 0.0)])
     chart.add("polyline", "total", _steps(starts, stack.total / unit))
     live = plain.timeline.live_bytes / unit
-    some = highest(live, _MOST_COLUMNS).tolist()
+    some = tops_of(live, even_starts(len(live), _MOST_COLUMNS), len(live)).tolist()
     chart.add("polyline", "plain", [(i * count / len(live), round(float(live[i]), 3)) for i in some])
     for step in starts[:-1][stack.recomputed].tolist():
         x, y = chart.at(step, 0)

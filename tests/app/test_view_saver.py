@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtGui import QGuiApplication, QImage
 
 from app.presenters import view_tables as tables
-from app.presenters.memory_curve import memory_stack, thinned
+from app.presenters.memory_curve import even_starts, in_columns, memory_stack
 from app.presenters.search import COMMAND, PaletteEntry, search
 from app.views.common.view_saver import PICTURE_SCALE
 from checkmate.cli.main import main
@@ -121,11 +121,12 @@ def test_a_curve_of_many_steps_is_thinned_without_losing_a_peak() -> None:
     shown = smaller(exploration)
     stack = memory_stack(shown.graph, shown.schedule, shown.timeline)
     for most in (1, 7, 50, 10**6):
-        starts, thin = thinned(stack, most)
-        assert len(thin.total) == min(most, len(stack.total)) == len(starts) - 1
-        assert starts[-1] == len(stack.total)
+        count = len(stack.total)
+        starts = even_starts(count, most)
+        thin = in_columns(stack, starts, count)
+        assert len(thin.total) == min(most, count) == len(starts) and starts[0] == 0
         assert thin.total.max() == shown.peak_bytes and np.allclose(thin.layers.sum(axis=0), thin.total)
-        for column, (begin, end) in enumerate(pairwise(starts.astype(int))):
+        for column, (begin, end) in enumerate(pairwise([*starts.tolist(), count])):
             assert thin.total[column] == stack.total[begin:end].max()
             assert thin.recomputed[column] == stack.recomputed[begin:end].any()
 

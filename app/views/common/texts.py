@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 from app.views.common.widgets import WidgetMixin
@@ -53,18 +53,12 @@ class ElidedLabel(_Elided, QLabel):
 
 
 class Link(QPushButton):
-    """A button like a link; Return follows it, as Space does."""
+    """A button like a link."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("link")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they were
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.click()
-        else:
-            super().keyPressEvent(event)
 
 
 class ElidedLink(_Elided, Link):

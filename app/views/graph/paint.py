@@ -305,9 +305,10 @@ class GraphPainter:
         if scale > 0.42:
             self._text(painter, box, shape, live)
         if moment.repeats[number] > 0:
-            self._badge(painter, shape, int(moment.repeats[number]))
+            again = f"↻{int(moment.repeats[number])}"
+            self._pill(painter, shape, again, ("panel", "recomputed", "panel"), right=True)
         if box.copies > 1:
-            self._count(painter, shape, box.copies)
+            self._pill(painter, shape, f"× {box.copies}", ("muted", "panel", "text"), right=False)
         if moment.locked[number] > 0:
             left = shape.left() + (_TIP if box.backward else 3.0) + (37.0 if box.copies > 1 else 0.0)
             at, whole = QPointF(left, shape.top() - 1), float(moment.locked[number]) > 0.999
@@ -342,25 +343,15 @@ class GraphPainter:
         painter.setBrush(self._theme.color("held"))
         painter.drawRoundedRect(track, 1.5, 1.5)
 
-    def _badge(self, painter: QPainter, box: QRectF, repeats: int) -> None:
-        roles, width = ("panel", "recomputed", "panel"), self._small_width(painter, f"↻{repeats}") + 11
-        shape = QRectF(box.right() - width + 8, box.top() - 13, width, 16)
-        self._pill(painter, shape, f"↻{repeats}", roles, 1.5)
-
-    def _count(self, painter: QPainter, box: QRectF, copies: int) -> None:
-        roles, width = ("muted", "panel", "text"), self._small_width(painter, f"× {copies}") + 9
-        shape = QRectF(box.left() + 3, box.top() - 13, width, 16)  # beside the badge of the box before
-        self._pill(painter, shape, f"× {copies}", roles, 1.2)
-
-    def _small_width(self, painter: QPainter, text: str) -> int:
-        painter.setFont(self.font(11, bold=True))
-        return painter.fontMetrics().horizontalAdvance(text)
-
     def _pill(
-        self, painter: QPainter, shape: QRectF, text: str, roles: tuple[str, str, str], edge: float
+        self, painter: QPainter, box: QRectF, text: str, roles: tuple[str, str, str], *, right: bool
     ) -> None:
+        """On the upper edge of a box: over its right corner, or left, beside that of the box before."""
         line, fill, words = map(self._theme.color, roles)
-        ink(painter, QPen(line, edge), fill)
+        painter.setFont(self.font(11, bold=True))
+        width = painter.fontMetrics().horizontalAdvance(text) + 10
+        shape = QRectF(box.right() - width + 8 if right else box.left() + 3, box.top() - 13, width, 16)
+        ink(painter, QPen(line, 1.4), fill)
         painter.drawRoundedRect(shape, 8, 8)
         painter.setPen(words)
         painter.drawText(shape, Qt.AlignmentFlag.AlignCenter, text)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QBrush, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
@@ -289,9 +290,5 @@ def _describe(found: ListedSchedule) -> str:
 
 
 def _stairs(points: list[QPointF]) -> list[QPointF]:
-    line: list[QPointF] = []
-    for point in points:
-        if line:
-            line.append(QPointF(point.x(), line[-1].y()))
-        line.append(point)
-    return line
+    corners = ((QPointF(after.x(), before.y()), after) for before, after in pairwise(points))
+    return points[:1] + [point for pair in corners for point in pair]

@@ -13,7 +13,7 @@ from app.state.constraint_targets import ConstraintKind
 from app.state.knowledge import ListedSchedule
 from app.state.solve import Tightest
 from app.views.common.panel import Panel
-from app.views.common.texts import SteadyLabel
+from app.views.common.texts import ElidedLabel, SteadyLabel
 from app.views.common.view_models import ViewModels
 from app.views.common.widgets import (
     NO_EDGES,
@@ -151,7 +151,7 @@ class WhatIfRow(QWidget):
     def __init__(self, what_ifs: UndoCommands) -> None:
         super().__init__()
         self._what_ifs = what_ifs
-        self._title = label("", muted=True)
+        self._title = ElidedLabel("muted")
         self.scopes = {
             True: called(
                 QPushButton("Layer"), "What if: for the layer", "The whole layer, its gradients included"
@@ -179,9 +179,7 @@ class WhatIfRow(QWidget):
         for layer, button in self.scopes.items():
             button.setChecked(layer == by_layer)
             button.setEnabled(has_layer or not layer)
-        title = "this op runs once in any case" if target is None else target.title
-        self._title.setText(self._title.fontMetrics().elidedText(title, Qt.TextElideMode.ElideRight, 200))
-        self._title.setToolTip(title)
+        self._title.set_whole("this op runs once in any case" if target is None else target.title)
         for kind, button in self.switches.items():
             button.setEnabled(self._what_ifs.can_switch(kind))
             button.setChecked(self._what_ifs.is_set(kind, target))

@@ -27,6 +27,7 @@ class ScaleRow(QWidget):
         self.slider, self.words = QSlider(Qt.Orientation.Horizontal), ElidedLabel("muted")
         self.back, self.profile = push_button("Back", self._go_back, "small"), QPushButton("Profile it")
         self.profile.setObjectName("link")
+        self._room = 0  # pixels
         self._timer = later(self, debounce_ms, lambda: scale.ask(self.slider.value()))
         self._first, self._second = in_row(), in_row(self.words, None, self.profile)
         self.setLayout(in_column(self._first, self._second, gap=2, edges=NO_EDGES))
@@ -43,6 +44,12 @@ class ScaleRow(QWidget):
         lead = self._scale.way_back
         if lead is not None:
             lead()
+
+    def _ask_for_room(self) -> None:
+        room = 0 if self.isHidden() else self.sizeHint().height()
+        if room != self._room:
+            self._room = room
+            self.room_wanted.emit(room)
 
     def _on_moved(self, size: int) -> None:
         raise NotImplementedError
@@ -103,9 +110,8 @@ class BatchRow(ScaleRow):
 
     def _refresh(self) -> None:
         scale, reach, plain = self._scale, self._scale.reach, self._exploration.plain
-        if scale.possible is self.isHidden():
-            self.setVisible(scale.possible)
-            self.room_wanted.emit(self.sizeHint().height() if scale.possible else 0)
+        self.setVisible(scale.possible)
+        self._ask_for_room()
         base = 0 if scale.base is None else scale.base.batch_size or 0
         self.setEnabled(reach is not None)
         if not self._is_choosing:
@@ -150,7 +156,6 @@ class InputRow(ScaleRow):
 
     def __init__(self, exploration: Exploration, scale: InputScale) -> None:
         super().__init__(exploration, scale, INPUT_DEBOUNCE_MS)
-        self._room = 0
         self.size_words, self.offer = QLabel(), QPushButton("Input size")
         self._lay_out()
         self.offer.clicked.connect(scale.prepare)
@@ -215,9 +220,3 @@ class InputRow(ScaleRow):
                 said = sizes.reach_words(level, reach.kept(budget), reach.fits(budget), levels.words)
         self.words.setVisible(bool(said))
         self.words.set_whole(said, f"{said}.\n{tip}".strip())
-
-    def _ask_for_room(self) -> None:
-        room = 0 if self.isHidden() else self.sizeHint().height()
-        if room != self._room:
-            self._room = room
-            self.room_wanted.emit(room)

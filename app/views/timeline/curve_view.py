@@ -14,7 +14,15 @@ from app.presenters.axes import StepAxis
 from app.presenters.bands import NOTHING, Bands, Grouping
 from app.presenters.lines_across import LineKind, top_with
 from app.presenters.matrix_image import aligned
-from app.presenters.memory_curve import KINDS, Stack, in_columns, line_in_columns, memory_stack, tops_of
+from app.presenters.memory_curve import (
+    KINDS,
+    Stack,
+    even_starts,
+    in_columns,
+    line_in_columns,
+    memory_stack,
+    tops_of,
+)
 from app.presenters.pointer_words import KIND_WORDS, step_words
 from app.presenters.view_tables import ViewTable, steps_table
 from app.presenters.wording import live_source
@@ -177,7 +185,7 @@ class CurveView(BandedPlot):
             return []
         layers = self._stack_of(shown).layers
         found = self.bands.entries() or [
-            Entry(KIND_WORDS[kind], mixed(theme.now, _ROLES[kind], _SHADE), edge=theme.color(_ROLES[kind]))
+            self._entry_of(kind)
             for kind, layer in zip(KINDS, layers, strict=True)
             if kind != "fixed" and layer.any()
         ]
@@ -192,11 +200,14 @@ class CurveView(BandedPlot):
         elif shown is not self._exploration.plain:
             found.append(Entry("plain step", theme.color("freed"), Qt.PenStyle.DotLine))
         if self._span.grouping is None and layers[KINDS.index("fixed")].any():
-            fixed = mixed(theme.now, "fixed", _SHADE)
-            found.append(Entry(KIND_WORDS["fixed"], fixed, edge=theme.color("fixed")))
+            found.append(self._entry_of("fixed"))
         if shown.schedule.recomputations:
             found.append(Entry("recomputed", theme.color("recomputed")))
         return found
+
+    def _entry_of(self, kind: str) -> Entry:
+        role = _ROLES[kind]
+        return Entry(KIND_WORDS[kind], mixed(self._theme.now, role, _SHADE), edge=self._theme.color(role))
 
     def _draw_stack(self, edges: NDArray[np.float64], stack: Stack) -> None:
         above = np.cumsum(stack.layers, axis=0)[::-1] / self._size
@@ -213,8 +224,7 @@ class CurveView(BandedPlot):
         begin, end = np.searchsorted(middles, (self._span.begin, self._span.end))
         first, last = max(0, int(begin) - 1), min(len(middles), int(end) + 1)
         live = other.timeline.live_bytes / self._size
-        most = min(self._columns, last - first)
-        some = tops_of(live, first + np.arange(most) * (last - first) // most, last)
+        some = tops_of(live, first + even_starts(last - first, self._columns), last)
         self._plain.setData(axis.place(middles[some]), live[some])
         compared = pinned is not None
         role, width = ("backward", 2.0) if compared else ("freed", 1.2)
