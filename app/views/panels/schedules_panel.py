@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QCheckBox, QInputDialog, QMenu, QWidget
 from app.models.cursors import Comparison
 from app.models.exploration import Exploration
 from app.models.undo import ListEdits, ShownEdits
-from app.presenters.schedule_rows import ScheduleRow, grouped, schedule_name
+from app.presenters.schedule_rows import ScheduleRow, cost_text, grouped
 from app.presenters.view_tables import ViewTable, schedules_table
 from app.presenters.wording import fill_text
 from app.state.knowledge import ListedSchedule
@@ -18,6 +18,7 @@ from app.views.panels.schedule_tree import ScheduleTree
 from app.workers.background import later, on
 from checkmate.ir import Graph
 from checkmate.progress import FillState
+from checkmate.units import format_bytes
 
 _SOON_MS = 40
 
@@ -96,10 +97,11 @@ class SchedulesPanel(Panel):
         self._offer_better()
 
     def _offer_better(self) -> None:
-        better, plain = self._exploration.better, self._exploration.plain
+        better = self._exploration.better
         self.better.setVisible(better is not None)
-        if better is not None and plain is not None:
-            self.better.setText(f"Better: {schedule_name(better, plain.peak_bytes)}")
+        if better is not None:
+            cost = cost_text(better.overhead)
+            self.better.setText(f"Better: {format_bytes(better.peak_bytes)}, {cost} cost")
 
     def _show_better(self) -> None:
         better = self._exploration.better
