@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from checkmate.errors import GraphError
 from checkmate.ir import CostOrigin, CostUnit, Graph, GraphBuilder, Phase
+from checkmate.ir.arrays import Rows
 
 Shape = tuple[int, ...]  # of one example: (height, width, channels), or (features,)
 
@@ -65,10 +66,6 @@ class Network:
     @property
     def parameters(self) -> int:
         return sum(layer.parameters for layer in self.layers)
-
-    @property
-    def flops(self) -> int:
-        return sum(layer.flops for layer in self.layers)
 
 
 class LayerBuilder:
@@ -201,10 +198,13 @@ def training_graph(network: Network, batch_size: int) -> Graph:
     operations."""
     builder = GraphBuilder(network.name)
     for layer in network.layers:
-        _forward(builder, layer, batch_size)
+        # A layer's op, its value and the layer itself have one number: the order of ``network.layers``.
+        value = _output(builder, f"{layer.name}:0", layer, batch_size)
+        cost = float(layer.flops * batch_size)
+        builder.op(layer.name, layer.inputs, [value], type=layer.kind, group=layer.name, cost=cost)
     loss = builder.value("loss", FLOAT_BYTES * batch_size, shape=(batch_size,), dtype="float32")
     builder.op("loss", [len(network.layers) - 1], [loss], type="Loss", phase=Phase.LOSS, group="loss")
-    readers = _readers(network)
+    readers = Rows.of(layer.inputs for layer in network.layers).inverse(len(network.layers)).lists()
     for index in reversed(range(len(network.layers))):
         _backward(builder, network, index, readers[index], batch_size)
     parameters = FLOAT_BYTES * network.parameters
@@ -218,24 +218,9 @@ def training_graph(network: Network, batch_size: int) -> Graph:
     )
 
 
-def _readers(network: Network) -> list[list[int]]:
-    readers: list[list[int]] = [[] for _ in network.layers]
-    for index, layer in enumerate(network.layers):
-        for read in layer.inputs:
-            readers[read].append(index)
-    return readers
-
-
 def _output(builder: GraphBuilder, name: str, layer: Layer, batch_size: int, *, keep: bool = False) -> int:
     shape = (batch_size, *layer.shape)
     return builder.value(name, FLOAT_BYTES * batch_size * layer.size, shape=shape, dtype="float32", keep=keep)
-
-
-def _forward(builder: GraphBuilder, layer: Layer, batch_size: int) -> None:
-    # A layer's op, its value and the layer itself have one number: the order of ``network.layers``.
-    value = _output(builder, f"{layer.name}:0", layer, batch_size)
-    cost = float(layer.flops * batch_size)
-    builder.op(layer.name, layer.inputs, [value], type=layer.kind, group=layer.name, cost=cost)
 
 
 def _backward(

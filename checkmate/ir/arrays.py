@@ -47,6 +47,14 @@ class Rows:
         starts = self.starts.tolist()
         return [ids[starts[i] : starts[i + 1]] for i in range(len(self))]
 
+    def inverse(self, count: int) -> Rows:
+        """Return, for each of ``count`` ids, the rows that hold it, ascending."""
+        holders: list[list[int]] = [[] for _ in range(count)]
+        for row, ids in enumerate(self.lists()):
+            for entry in ids:
+                holders[entry].append(row)
+        return Rows.of(holders)
+
     def gather(self, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return all entries of ``rows``: the place in ``rows`` of each, and the entries."""
         lengths = (self.starts[1:] - self.starts[:-1])[rows]

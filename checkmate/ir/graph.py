@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -226,11 +226,7 @@ class Graph:
 
     @cached_property
     def value_readers(self) -> Rows:
-        readers: list[list[int]] = [[] for _ in self.values]
-        for index in range(self.n):
-            for value in self.op_inputs[index].tolist():
-                readers[value].append(index)
-        return Rows.of(readers)
+        return self.op_inputs.inverse(self.m)
 
     @cached_property
     def predecessors(self) -> Rows:
@@ -239,11 +235,7 @@ class Graph:
 
     @cached_property
     def successors(self) -> Rows:
-        rows: list[list[int]] = [[] for _ in range(self.n)]
-        for index in range(self.n):
-            for before in self.predecessors[index].tolist():
-                rows[before].append(index)
-        return Rows.of(rows)
+        return self.predecessors.inverse(self.n)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -266,6 +258,10 @@ class Graph:
         for value in self.values:
             digest.update(repr((value.bytes, value.keep, value.alias_of)).encode())
         return f"sha256:{digest.hexdigest()}"
+
+    def with_costs(self, costs: Iterable[float], unit: CostUnit, origin: CostOrigin) -> Graph:
+        ops = tuple(replace(op, cost=float(cost)) for op, cost in zip(self.ops, costs, strict=True))
+        return replace(self, ops=ops, cost_unit=unit, cost_origin=origin)
 
     def accepts_fingerprint(self, fingerprint: str) -> bool:
         return fingerprint in (self.fingerprint, self.declared_fingerprint)

@@ -64,11 +64,7 @@ def step_seconds(graph: Graph, steps: Iterable[int], card: Card) -> float:
 def priced(scaling: BatchScaling, card: Card, batch: int) -> BatchScaling:
     """Costs become a card's estimated seconds, right at ``batch`` and nearly so around it."""
     seconds = op_seconds(scaling.at(batch), card) * scaling.batch / batch
-    ops = (replace(op, cost=float(cost)) for op, cost in zip(scaling.graph.ops, seconds, strict=True))
-    graph = replace(
-        scaling.graph, ops=tuple(ops), cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.ANALYTIC
-    )
-    return replace(scaling, graph=graph)
+    return replace(scaling, graph=scaling.graph.with_costs(seconds, CostUnit.SECONDS, CostOrigin.ANALYTIC))
 
 
 def _seconds(graph: Graph, op: Op, card: Card, factor: float) -> float:

@@ -35,7 +35,7 @@ def test_late_sums_have_the_bits_of_sums_by_segments(data: Any) -> None:
     def both(slopes: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
         usual = tf.math.unsorted_segment_sum(slopes, rows, words)
         assert can_add_late(usual.op)
-        ties = Ties(tf.compat.v1.get_default_graph())
+        ties = Ties()
         return [usual, added_late(ties, usual.shape, slopes, rows)]
 
     usual, late = tf.function(both, autograph=False, jit_compile=True)(slopes, rows)
@@ -60,7 +60,7 @@ def _slopes(
         usual = tape.gradient(y, x, output_gradients=dy)
         windows = windows_of(usual.op)
         assert windows is not None
-        return [usual, pooling_slope(windows, x, dy, Ties(tf.compat.v1.get_default_graph()), "test")]
+        return [usual, pooling_slope(windows, x, dy, Ties(), "test")]
 
     body = tf.function(both, autograph=False, jit_compile=True)
     return [each.numpy() for each in body(tf.constant(value), tf.constant(slope))]

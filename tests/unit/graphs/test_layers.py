@@ -95,7 +95,9 @@ def test_sizes_and_costs_are_in_proportion_to_the_batch(network) -> None:
     assert (seven.cost == 7 * one.cost).all() and (seven.value_bytes == 7 * one.value_bytes).all()
     scaled = BatchScaling(one).at(7)
     assert scaled.fingerprint == seven.fingerprint and (scaled.cost == seven.cost).all()
-    assert seven.n == 2 * len(made.layers) + 1 and seven.base_cost == 3 * 7 * made.flops
+    assert seven.n == 2 * len(made.layers) + 1 and seven.base_cost == 3 * 7 * sum(
+        layer.flops for layer in made.layers
+    )
 
 
 @pytest.mark.parametrize(

@@ -110,23 +110,18 @@ def graph_with_costs(
     metadata = {**graph.metadata, "profile": notes}
     if "caveat" in notes:
         metadata["notes"] = [*graph.origin.notes, notes["caveat"]]
-    costed = _with_op_costs(graph, seconds, CostUnit.SECONDS, CostOrigin.MEASURED)
+    costed = graph.with_costs(seconds, CostUnit.SECONDS, CostOrigin.MEASURED)
     return with_workspace(dataclasses.replace(costed, metadata=metadata), workspace, reserves, pieces)
 
 
 def analytic_costs(folded: FoldedStep) -> Graph:
-    return _with_op_costs(folded.graph, node_operations(folded), CostUnit.FLOP, CostOrigin.ANALYTIC)
+    return folded.graph.with_costs(node_operations(folded), CostUnit.FLOP, CostOrigin.ANALYTIC)
 
 
 def estimated_graph(folded: FoldedStep, why: StepTooLargeError) -> Graph:
     graph = analytic_costs(folded)
     notes = [*graph.origin.notes, f"{ESTIMATED}: {why}"]
     return dataclasses.replace(graph, metadata={**graph.metadata, "notes": notes})
-
-
-def _with_op_costs(graph: Graph, costs: Sequence[float], unit: CostUnit, origin: CostOrigin) -> Graph:
-    ops = tuple(dataclasses.replace(op, cost=float(cost)) for op, cost in zip(graph.ops, costs, strict=True))
-    return dataclasses.replace(graph, ops=ops, cost_unit=unit, cost_origin=origin)
 
 
 def node_operations(folded: FoldedStep) -> list[float]:

@@ -79,15 +79,9 @@ def _rules(graph: Graph, op: int) -> tuple[Any, ...]:
 
 
 def _with_costs_of(traced: Graph, graph: Graph) -> Graph:
-    ops = tuple(dataclasses.replace(op, cost=old.cost) for op, old in zip(traced.ops, graph.ops, strict=True))
     known = {name: graph.metadata[name] for name in _COST_METADATA if name in graph.metadata}
-    return dataclasses.replace(
-        traced,
-        ops=ops,
-        cost_unit=graph.cost_unit,
-        cost_origin=graph.cost_origin,
-        metadata={**traced.metadata, **known},
-    )
+    costed = traced.with_costs((op.cost for op in graph.ops), graph.cost_unit, graph.cost_origin)
+    return dataclasses.replace(costed, metadata={**traced.metadata, **known})
 
 
 # At another size the ops are the same, one by one. How they are folded into nodes may differ: a tensor that

@@ -67,13 +67,6 @@ class XlaMemory:
         last = np.maximum.accumulate(np.where(most > 0, np.arange(count), 0))
         return tuple((self.argument_bytes + self.output_bytes + most[last]).tolist())
 
-    def facts(self) -> dict[str, int]:
-        return {
-            "argument_bytes": self.argument_bytes,
-            "output_bytes": self.output_bytes,
-            "temp_bytes": self.temp_bytes,
-        }
-
 
 def read_memory(serialized: bytes) -> XlaMemory:
     """Read a serialized ``HloProto``; a ProfileError: it holds no assignment of buffers."""

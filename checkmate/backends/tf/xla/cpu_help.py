@@ -48,13 +48,12 @@ def tensor_bytes(tensor: tf.Tensor) -> int:
 
 @dataclass(eq=False)
 class Ties:
-    """The selects and conditionals of one emission into ``graph``.
+    """The selects and conditionals of one emission.
 
     Conditionals are on a predicate computed from one of ``arguments``, so that XLA cannot leave out the other
     branch. Where nothing can be computed from any of them, nothing is pinned.
     """
 
-    graph: Any
     arguments: Sequence[tf.Tensor] = ()
     predicates: dict[str, tf.Tensor] = field(default_factory=dict)
 

@@ -8,8 +8,6 @@ take 1 % more, and took 22 %. So an op costs what its operations take, by their 
 
 from __future__ import annotations
 
-import dataclasses
-
 import tensorflow as tf
 
 from checkmate.backends.tf.trace.coarsen import FoldedStep
@@ -91,18 +89,12 @@ def costs_for_xla(folded: FoldedStep) -> Graph:
     fused.
     """
     graph, structure = folded.graph, folded.structure
-    ops = tuple(
-        dataclasses.replace(
-            op,
-            cost=(
-                sum(_operations(structure.ops[member]) for member in members)
-                + _BYTE * sum(graph.values[value].bytes for value in (*op.inputs, *op.outputs))
-            )
-            / _UNIT,
-        )
-        for op, members in zip(graph.ops, folded.nodes, strict=True)
-    )
-    return dataclasses.replace(graph, ops=ops, cost_unit=CostUnit.UNIT, cost_origin=CostOrigin.ANALYTIC)
+    costs = []
+    for op, members in zip(graph.ops, folded.nodes, strict=True):
+        computing = sum(_operations(structure.ops[member]) for member in members)
+        moved = sum(graph.values[value].bytes for value in (*op.inputs, *op.outputs))
+        costs.append((computing + _BYTE * moved) / _UNIT)
+    return graph.with_costs(costs, CostUnit.UNIT, CostOrigin.ANALYTIC)
 
 
 def _operations(op: tf.Operation) -> float:

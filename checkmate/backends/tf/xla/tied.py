@@ -125,7 +125,7 @@ class _TiedEmitter(Copies):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._ties, self._depths = Ties(self.graph, self.arguments), Depths()
+        self._ties, self._depths = Ties(self.arguments), Depths()
         self._gate: Gate[tf.Tensor] = Gate()
 
     def emit_node(self, position: int, node: int) -> None:
