@@ -50,7 +50,7 @@ def card_rows(frontier: Frontier, cards: Cards, plain_peak_bytes: int) -> tuple[
 
 
 def _row(frontier: Frontier, cards: Cards, size: CardSize, plain_peak_bytes: int) -> CardRow:
-    budget = budget_of(size, cards)
+    budget = cards.left_for_step(size.memory_bytes)
     answer = frontier.answer(budget)
     if budget >= plain_peak_bytes:
         fit = CardFit.KEEPS
@@ -59,10 +59,6 @@ def _row(frontier: Frontier, cards: Cards, size: CardSize, plain_peak_bytes: int
     else:
         fit = CardFit.TOO_SMALL if answer.infeasible else CardFit.UNKNOWN
     return CardRow(size, budget, fit, answer)
-
-
-def budget_of(size: CardSize, cards: Cards) -> int:
-    return cards.left_for_step(size.memory_bytes)
 
 
 def label(row: CardRow, base_cost: float) -> str:

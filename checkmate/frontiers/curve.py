@@ -56,13 +56,13 @@ class Curve:
     plain_peak_bytes: int
     infeasible_below: int
     solver: str
-    seconds: float
-    time_limit_s: float
-    cancelled: bool
-    rows: tuple[CurveRow, ...]
     best: tuple[CurvePoint, ...]
     bounds: tuple[tuple[int, float], ...]
-    baselines: tuple[CurveBaseline, ...]
+    seconds: float = 0.0
+    time_limit_s: float = 0.0
+    cancelled: bool = False
+    rows: tuple[CurveRow, ...] = ()
+    baselines: tuple[CurveBaseline, ...] = ()
     notes: tuple[str, ...] = ()
 
     def percent(self, cost: float) -> float:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from checkmate import planning
 from checkmate.errors import SolverCrashedError
 from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff, require_budgets, resolved, row_of
-from checkmate.frontiers.tasks import BaselineTask, SolveTask, baseline_of, least_task, result_of
+from checkmate.frontiers.tasks import BaselineTask, LeastTask, SolveTask, baseline_of, result_of
 from checkmate.ir import Graph, SolveResult
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.solvers.bounds import run_once_bound
@@ -25,6 +25,7 @@ from checkmate.sweeps.journal import Journal
 from checkmate.sweeps.run import SweepResult, Task, run
 from checkmate.units import Budget, format_bytes, plural
 
+_PROBE_S = 1.0  # per budget tried for the least reachable peak
 _BASELINE_SHARE = 0.2  # of the time, at most, for all baselines together
 
 
@@ -76,7 +77,8 @@ def _least(
     # It goes to the journal, so that a resumed sweep has the same budgets.
     if not isinstance(budgets, int) and Budget() not in budgets:
         return SweepResult(), {}
-    tasks = {graph.fingerprint: least_task(graph) for graph in graphs}
+    options = SolveOptions(time_limit_s=_PROBE_S)
+    tasks = {graph.fingerprint: LeastTask(graph, 0, "greedy", options) for graph in graphs}
     swept = run(list(tasks.values()), pool, journal=journal, report=report, cancelled=cancelled)
     for task in tasks.values():
         if task.key in swept.failures:

@@ -10,7 +10,8 @@ import numpy as np
 from checkmate.arguments import step_budget_of
 from checkmate.errors import UsageError
 from checkmate.ir import Graph, SolveResult, SolveStatus
-from checkmate.solvers.known_frontier import BudgetAnswer, Frontier, FrontierPoint, gap_between
+from checkmate.ir.result import gap_between
+from checkmate.solvers.known_frontier import BudgetAnswer, Frontier, FrontierPoint
 from checkmate.solvers.tolerances import PROVED
 from checkmate.units import Budget
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from checkmate.frontiers.summary import Baseline, BudgetRow, TradeOff
 from checkmate.ir import SolveStatus
+from checkmate.ir.result import gap_between
 from checkmate.machine.cost_origin import origin_words
 from checkmate.solvers.constraints import list_assumptions
-from checkmate.solvers.known_frontier import FrontierPoint, gap_between
+from checkmate.solvers.known_frontier import FrontierPoint
 from checkmate.text_table import aligned_lines
 from checkmate.units import format_bytes, format_overhead, format_seconds
 

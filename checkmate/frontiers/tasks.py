@@ -23,22 +23,11 @@ from checkmate.sweeps.journal import Data
 from checkmate.sweeps.run import Task
 from checkmate.units import format_bytes
 
-_PROBE_S = 1.0  # per budget tried for the least reachable peak
 _NEARLY = 0.95  # of a time limit: a solve that took longer was ended by it
-
-
-def facts_of(
-    kind: str, graph: Graph, budget_bytes: int, solver: str, options: SolveOptions
-) -> dict[str, Any]:
-    """All that an answer depends on. The graph is represented by the hash of its content."""
-    asked = {name: value for name, value in vars(options).items() if name != "start"}
-    return {"kind": kind, "graph": graph.fingerprint, "budget_bytes": budget_bytes, "solver": solver, **asked}
 
 
 @dataclass(frozen=True, eq=False)
 class GraphTask(Task):
-    """A task on one graph with one solver."""
-
     graph: Graph
     budget_bytes: int
     solver: str
@@ -47,7 +36,9 @@ class GraphTask(Task):
 
     @property
     def facts(self) -> dict[str, Any]:
-        return facts_of(self.kind, self.graph, self.budget_bytes, self.solver, self.options)
+        named = {"kind": self.kind, "graph": self.graph.fingerprint, "budget_bytes": self.budget_bytes}
+        asked = {name: value for name, value in vars(self.options).items() if name != "start"}
+        return {**named, "solver": self.solver, **asked}
 
 
 class SolveTask(GraphTask):
@@ -64,7 +55,17 @@ class SolveTask(GraphTask):
         return {**plain(result), "ended": ended(result, self.options)}
 
     def wrong(self, data: Data) -> str:
-        return wrong_result(self.graph, self.budget_bytes, data)
+        try:
+            result = result_of(self.graph, data)
+        except (KeyError, TypeError, ValueError) as error:
+            return f"it is not a result ({error})"
+        if result.status is SolveStatus.CANCELLED:
+            return "its solve was cancelled"
+        if result.budget_bytes != self.budget_bytes:
+            return f"it is for {result.budget_bytes} bytes"
+        if result.schedule is None or result.peak_bytes is None or result.cost is None:
+            return ""
+        return wrong_point(self.graph, self.budget_bytes, data["steps"], result.peak_bytes, result.cost)
 
 
 def ended(result: SolveResult, options: SolveOptions) -> str:
@@ -105,39 +106,16 @@ def result_of(graph: Graph, data: Data) -> SolveResult:
     )
 
 
-def wrong_result(graph: Graph, budget_bytes: int, data: Data) -> str:
-    """Return what is wrong with ``plain`` data, or "".
-
-    The independent replay checks it for this graph and budget.
-    """
-    try:
-        result = result_of(graph, data)
-    except (KeyError, TypeError, ValueError) as error:
-        return f"it is not a result ({error})"
-    if result.status is SolveStatus.CANCELLED:
-        return "its solve was cancelled"
-    if result.budget_bytes != budget_bytes:
-        return f"it is for {result.budget_bytes} bytes"
-    if result.schedule is None or result.peak_bytes is None or result.cost is None:
-        return ""
-    return wrong_point(graph, budget_bytes, data["steps"], result.peak_bytes, result.cost)
-
-
 def wrong_point(graph: Graph, budget_bytes: int, steps: list[int], peak_bytes: int, cost: float) -> str:
     """Return what is wrong with a schedule's claims, or "". The claims are its budget, peak and cost."""
     found = check(graph, steps, budget_bytes=budget_bytes)
     if not found.ok:
-        what = found.violations[0].message if found.violations else f"its peak is {found.peak_bytes} bytes"
-        return f"the schedule does not hold: {what}"
+        return f"the schedule does not hold: {found.problem}"
     if found.peak_bytes != peak_bytes or not math.isclose(found.cost, cost, rel_tol=1e-6, abs_tol=1e-6):
         return (
             f"the schedule has peak {found.peak_bytes} and cost {found.cost:g}, not {peak_bytes} and {cost:g}"
         )
     return ""
-
-
-def least_task(graph: Graph) -> LeastTask:
-    return LeastTask(graph, 0, "greedy", SolveOptions(time_limit_s=_PROBE_S))
 
 
 class LeastTask(GraphTask):

@@ -28,6 +28,11 @@ class SolveStatus(StrEnum):
         return self in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE)
 
 
+def gap_between(cost: float, lower_bound: float) -> float:
+    """Return (cost - bound) / cost; 0 where the cost is not above the bound."""
+    return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class SolveResult:
     """The outcome of one solve.
@@ -69,9 +74,7 @@ class SolveResult:
         """Return (cost - lower bound) / cost, at least 0; None if either is unknown."""
         if self.cost is None or self.lower_bound is None:
             return None
-        if self.cost <= 0:
-            return 0.0
-        return max(0.0, (self.cost - self.lower_bound) / self.cost)
+        return gap_between(self.cost, self.lower_bound)
 
     @property
     def above_best(self) -> float | None:
@@ -129,6 +132,11 @@ class CheckReport:
     @property
     def valid(self) -> bool:
         return not self.violations
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong, in words: the first broken rule, else the peak."""
+        return self.violations[0].message if self.violations else f"its peak is {self.peak_bytes} bytes"
 
     @property
     def within_budget(self) -> bool:

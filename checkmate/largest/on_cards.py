@@ -13,7 +13,7 @@ from checkmate.catalog.cards import Card
 from checkmate.errors import CancelledError, InfeasibleError, NoScheduleError, SolveCancelledError, UsageError
 from checkmate.frontiers.cards import CardFit
 from checkmate.ir import Graph, Schedule
-from checkmate.largest.batch import MaxBatch, largest_batch_that, max_batch
+from checkmate.largest.batch import largest_batch_that, max_batch
 from checkmate.largest.roofline import priced, require_operations, step_seconds
 from checkmate.largest.scaling import BatchScaling
 from checkmate.memory.simulate import simulate
@@ -123,11 +123,9 @@ def _plan(
     except NoScheduleError as error:
         upper = error.details.get("upper_batch")
         return CardPlan(card, budget, CardFit.UNKNOWN, None, None, upper)
-    return CardPlan(card, budget, CardFit.FITS, plain, _largest(scaling, found, card), found.upper_batch)
-
-
-def _largest(scaling: BatchScaling, found: MaxBatch, card: Card) -> CardStep:
-    return _step(scaling.at(found.batch), found.result.require_schedule().steps.tolist(), card)
+    steps = found.result.require_schedule().steps.tolist()
+    largest = _step(scaling.at(found.batch), steps, card)
+    return CardPlan(card, budget, CardFit.FITS, plain, largest, found.upper_batch)
 
 
 def _step(graph: Graph, steps: Sequence[int], card: Card) -> CardStep:

@@ -16,7 +16,7 @@ def sections(path: Path, data: Any) -> list[Section]:
 
 
 def _measured(fields: Fields, unit: str) -> tuple[tuple[str, str], ...]:
-    told = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured"))
+    told = fields.inner("measured", {})
     size = told.get(unit, (int, list), None)
     if size is None:
         return ()
@@ -28,9 +28,7 @@ def _measured(fields: Fields, unit: str) -> tuple[tuple[str, str], ...]:
 def _not_measured(fields: Fields, unit: str) -> tuple[str, ...]:
     if _measured(fields, unit):
         return (f"solved for the extrapolated step; one {unit} was measured",)
-    why = Fields(fields.path, fields.get("measured", dict, {}), fields.name("measured")).get(
-        "why_not", str, None
-    )
+    why = fields.inner("measured", {}).get("why_not", str, None)
     return ("for the step of that size, which was not measured" + (f": {why}" if why else ""),)
 
 

@@ -11,6 +11,7 @@ from checkmate.formats.exploration import exploration_from_json
 from checkmate.formats.files import Fields
 from checkmate.frontiers.curve import Curve, CurveBaseline, CurvePoint, CurveRow, read_curve
 from checkmate.ir import Schedule
+from checkmate.ir.result import gap_between
 from checkmate.memory.simulate import simulate
 from checkmate.reports.html import Block, Note, Picture, Section, Table
 from checkmate.units import NONE, format_bytes, format_overhead, format_seconds
@@ -90,7 +91,7 @@ def _cells(curve: Curve, row: CurveRow) -> tuple[str, ...]:
     if row.point is not None:
         cost, by = row.point.cost, row.point.solver
         peak, extra = format_bytes(row.point.peak_bytes), format_overhead(cost, curve.base_cost)
-        gap = f"{100 * max(0.0, (cost - row.lower_bound) / cost) if cost > 0 else 0.0:.2f} %"
+        gap = f"{100 * gap_between(cost, row.lower_bound):.2f} %"
     budget, seconds = format_bytes(row.budget_bytes), _seconds(row.seconds)
     return budget, share, peak, extra, bound, gap, seconds, by, row.known
 
@@ -141,13 +142,8 @@ def exploration(path: Path, data: Any) -> list[Section]:
         plain_peak_bytes=plain,
         infeasible_below=infeasible,
         solver="several",
-        seconds=0.0,
-        time_limit_s=0.0,
-        cancelled=False,
-        rows=(),
         best=tuple(best),
         bounds=tuple(sorted(saved.bounds)),
-        baselines=(),
     )
     rows = [(format_bytes(p.peak_bytes), format_overhead(p.cost, graph.base_cost), p.solver) for p in best]
     table = Table.of("Schedules", ("peak, predicted", "extra cost, solved", "by"), rows, words=(2,))

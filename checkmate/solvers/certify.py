@@ -43,8 +43,7 @@ def with_schedule(
     plan = [int(step) for step in steps]
     report = check(problem.graph, plan, budget_bytes=problem.budget_bytes)
     if not report.ok:
-        what = report.violations[0].message if report.violations else f"its peak is {report.peak_bytes} bytes"
-        raise SolverCrashedError(f"solver {solver!r} made a schedule that does not hold: {what}")
+        raise SolverCrashedError(f"solver {solver!r} made a schedule that does not hold: {report.problem}")
     if not assumptions:
         require_true_bound(solver, lower_bound, report.cost)
     proved = lower_bound is not None and lower_bound >= report.cost * PROVED and not assumptions

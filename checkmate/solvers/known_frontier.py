@@ -15,6 +15,7 @@ import numpy as np
 
 from checkmate.errors import ScheduleError
 from checkmate.ir import CheckReport, Graph, Schedule, SolveResult, SolveStatus
+from checkmate.ir.result import gap_between
 from checkmate.memory.check import check
 from checkmate.solvers.tolerances import ROUNDING
 
@@ -34,11 +35,6 @@ class FrontierPoint:
     budget_bytes: int
     solver: str
     seconds: float = 0.0
-
-
-def gap_between(cost: float, lower_bound: float) -> float:
-    """(cost - bound) / cost; 0 where the cost is not above the bound."""
-    return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -115,12 +111,7 @@ class Frontier:
             report = check(self.graph, plan)
         report = replace(report, budget_bytes=budget_bytes)
         if not report.ok:
-            what = (
-                report.violations[0].message
-                if report.violations
-                else f"its peak is {report.peak_bytes} bytes"
-            )
-            raise ScheduleError(f"the schedule does not hold: {what}")
+            raise ScheduleError(f"the schedule does not hold: {report.problem}")
         if any(
             p.peak_bytes <= report.peak_bytes and p.cost <= report.cost * (1 + _SAME) for p in self._points
         ):

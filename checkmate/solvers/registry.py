@@ -171,15 +171,11 @@ BASELINES: tuple[str, ...] = (
 )
 
 
-def solver_names() -> tuple[str, ...]:
-    return tuple(entry.name for entry in SOLVERS)
-
-
 def find_solver(name: str) -> SolverEntry:
     """Raise SolverUnavailableError if there is none."""
     for entry in SOLVERS:
         if entry.name == name:
             return entry
     raise SolverUnavailableError(
-        f"there is no solver {name!r}", hint=f"choose one of: {', '.join(solver_names())}"
+        f"there is no solver {name!r}", hint=f"choose one of: {', '.join(entry.name for entry in SOLVERS)}"
     )

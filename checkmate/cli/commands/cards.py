@@ -81,7 +81,7 @@ def _cards(options: argparse.Namespace, interrupt: Interrupt) -> int:
     if options.reserve is not None:
         cards = replace(cards, reserve_bytes=options.reserve)
     solve = common_options.search_options(options)
-    budgets = [Budget(bytes_=table.budget_of(size, cards)) for size in cards.sizes]
+    budgets = [Budget(bytes_=cards.left_for_step(size.memory_bytes)) for size in cards.sizes]
     with progress_line(quiet=options.quiet) as report:
         found = trade_off(graph, budgets, options=solve, baselines=(), report=report, cancelled=interrupt)
     rows = table.card_rows(found.frontier, cards, found.plain_peak_bytes)

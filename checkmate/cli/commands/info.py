@@ -51,7 +51,8 @@ def _info(options: argparse.Namespace, interrupt: Interrupt) -> int:
         show(options.json, facts[0], info_text(graphs[0], facts[0]))
     else:
         both = facts[0], facts[1]
-        show(options.json, _pair_facts(*both), _pair_text((graphs[0], graphs[1]), both))
+        told = {"format": "checkmate-graphs", "version": 1, "graphs": facts}
+        show(options.json, told, _pair_text((graphs[0], graphs[1]), both))
     return 0
 
 
@@ -107,10 +108,6 @@ def info_text(graph: Graph, facts: Mapping[str, Any]) -> str:
             f"    {format_bytes(sum(rest)):>9}  {100 * sum(rest) / peak:4.0f} %  in {len(rest)} more layers"
         )
     return "\n".join(lines)
-
-
-def _pair_facts(a: Facts, b: Facts) -> dict[str, Any]:
-    return {"format": "checkmate-graphs", "version": 1, "graphs": [dict(a), dict(b)]}
 
 
 def _pair_text(graphs: tuple[Graph, Graph], facts: tuple[Facts, Facts]) -> str:

@@ -147,15 +147,12 @@ def _max_batch(options: argparse.Namespace, interrupt: Interrupt) -> int:
     return ExitCode.INTERRUPTED if best.found.cancelled or best.measured.cancelled else 0
 
 
-def _stem(name: str) -> str:
-    return name.removesuffix(".gz").removesuffix(".json")
-
-
 def _graph_file(model: str, schedule: Path | None, given: Path | None) -> Path | None:
     if given is not None or schedule is None:
         path = given
     else:
-        path = schedule.with_name(f"{_stem(schedule.name)}.graph.json")
+        stem = schedule.name.removesuffix(".gz").removesuffix(".json")
+        path = schedule.with_name(f"{stem}.graph.json")
     if path is not None and schedule is not None and path.resolve() == schedule.resolve():
         raise UsageError(
             "the schedule and the graph cannot go into one file", hint="give another --graph-output"

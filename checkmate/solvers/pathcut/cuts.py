@@ -69,11 +69,6 @@ def own_bytes(graph: Graph, op: int) -> int:
     return int(size[graph.op_inputs[op]].sum() + size[graph.op_outputs[op]].sum() + graph.workspace_bytes[op])
 
 
-def tightest_cut(reach: Reach) -> int:
-    """The op that forces the most bytes: the best single cut."""
-    return int(np.argmax(reach.forced))
-
-
 def heaviest_path(graph: Graph, reach: Reach, *, through: int | None = None) -> list[int]:
     """The ops of the path (``through`` that op) that forces the most bytes in sum."""
     weight = reach.forced.astype(np.float64)

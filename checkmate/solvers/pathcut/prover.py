@@ -25,7 +25,7 @@ from checkmate.progress import Cancelled
 from checkmate.solvers.certify import concluded
 from checkmate.solvers.listeners import CancelListener, ForwardingListener
 from checkmate.solvers.pathcut.cut_program import relax_program, steps_from
-from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes, tightest_cut
+from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes
 from checkmate.solvers.pathcut.sat import Engines
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.tolerances import PROVED
@@ -167,7 +167,7 @@ class Prover:
     def __post_init__(self) -> None:
         self.bound = self.graph.base_cost
         self._reach = self.reach or Reach.of(self.graph)
-        self._single = tightest_cut(self._reach)
+        self._single = int(np.argmax(self._reach.forced))  # the op that forces the most bytes
         self._begin_again()
         self._engines = Engines(self.graph, self.budget_bytes, self.workers, self.with_sat)
 
