@@ -128,11 +128,6 @@ class MeteredStep(PlannedStep):
     @abstractmethod
     def replica(self) -> Replica: ...
 
-    @property
-    def allocated_per_requested(self) -> float:
-        """The bytes that the meter shows for each requested one, as profiled; 1 where that is not known."""
-        return float(self.graph.origin.profile.get("allocated_per_requested", 1.0))
-
     @abstractmethod
     def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Fitted:
         """Measure a schedule; ``what`` is added to what is said meanwhile.

@@ -35,6 +35,11 @@ class Origin:
     built_from_layers: bool = False
     extrapolated_from_batch: int = 0
 
+    @property
+    def allocated_per_requested(self) -> float:
+        """The bytes that the meter shows for each requested one, as profiled; 1 where that is not known."""
+        return float(self.profile.get("allocated_per_requested", 1.0))
+
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> Origin:
         nothing, known = cls(), dict[str, Any]()

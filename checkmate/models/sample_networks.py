@@ -13,25 +13,15 @@ from checkmate.models.keras_graph import reason
 
 Shape = tuple[int, ...]
 
-_IMAGE = 'give height, width and channels, e.g. input_shape="96,96,3"'
-_SHAPES = {
-    "unet": 'give height, width (multiples of 8) and channels, e.g. input_shape="96,96,3"',
-    "resnet": _IMAGE,
-    "mobilenet": _IMAGE,
-    "transformer": 'give the number of tokens, e.g. input_shape="128"',
-    "lstm": 'give time steps and features, e.g. input_shape="256,64"',
-}
-
 
 def build_sample(name: str, input_shape: Shape) -> Any:
-    builder, loss = _BUILDERS[name]
+    builder, loss, hint = _BUILDERS[name]
     try:
         model: Any = builder(input_shape)
     except (ValueError, TypeError) as error:
         shown = ",".join(map(str, input_shape))
         raise UsageError(
-            f"the sample {name!r} cannot be built on {shown}: {reason(error)}",
-            hint=_SHAPES[name],
+            f"the sample {name!r} cannot be built on {shown}: {reason(error)}", hint=hint
         ) from error
     model.compile(optimizer="adam", loss=loss, jit_compile=False)
     return model
@@ -142,10 +132,16 @@ def lstm(input_shape: Shape) -> Any:
     return keras.Model(inputs, layers.Dense(32, activation="softmax", name="labels")(x), name="lstm")
 
 
-_BUILDERS: dict[str, tuple[Callable[[Shape], Any], str]] = {
-    "unet": (unet, "binary_crossentropy"),
-    "resnet": (resnet, "sparse_categorical_crossentropy"),
-    "mobilenet": (mobilenet, "sparse_categorical_crossentropy"),
-    "transformer": (transformer, "sparse_categorical_crossentropy"),
-    "lstm": (lstm, "sparse_categorical_crossentropy"),
+_CLASSES = "sparse_categorical_crossentropy"
+_IMAGE = 'give height, width and channels, e.g. input_shape="96,96,3"'
+_STAGES = 'give height, width (multiples of 8) and channels, e.g. input_shape="96,96,3"'
+_TOKENS = 'give the number of tokens, e.g. input_shape="128"'
+_SOUND = 'give time steps and features, e.g. input_shape="256,64"'
+# Each sample's loss, and what to do where it cannot be built on a shape.
+_BUILDERS: dict[str, tuple[Callable[[Shape], Any], str, str]] = {
+    "unet": (unet, "binary_crossentropy", _STAGES),
+    "resnet": (resnet, _CLASSES, _IMAGE),
+    "mobilenet": (mobilenet, _CLASSES, _IMAGE),
+    "transformer": (transformer, _CLASSES, _TOKENS),
+    "lstm": (lstm, _CLASSES, _SOUND),
 }

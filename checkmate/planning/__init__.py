@@ -11,7 +11,6 @@ from checkmate.planning.progress_listener import Following, FollowingMemory
 from checkmate.planning.solving import (
     Minimum,
     check_schedule,
-    describe_budget,
     keep_everything_peak,
     known_minimum,
     least_memory,
@@ -29,7 +28,6 @@ __all__ = [
     "check_certificate",
     "check_schedule",
     "confirmed",
-    "describe_budget",
     "export",
     "export_within",
     "keep_everything_peak",

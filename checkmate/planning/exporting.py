@@ -65,7 +65,7 @@ class StepPlanning:
         if self._compiled is not None:
             return self._compiled.least_bytes()
         assert isinstance(self.step, MeteredStep)
-        ratio = max(1.0, self.step.allocated_per_requested)
+        ratio = max(1.0, self.step.graph.origin.allocated_per_requested)
         known = known_minimum(self.step.graph, constraints=self._solver.constraints)
         return int(known.bytes * ratio * (2 - _SAFETY) + 2**20)
 

@@ -43,7 +43,7 @@ from checkmate.solvers.portfolio.least_memory import least_memory as find_least_
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
 from checkmate.terminal import progress_line
-from checkmate.units import Budget, format_bytes
+from checkmate.units import Budget
 
 _REPORT = "choose another solver, and please report the graph"
 _MINIMUM_PRECISION = 0.002  # of the span between the working-set bound and keep-everything
@@ -196,12 +196,6 @@ def resolve_budget(graph: GraphLike, budget: BudgetLike, *, constraints: Constra
     if budget != Budget():
         return budget.resolve(keep_everything_peak=peak, minimum=0)
     return known_minimum(graph, constraints=constraints).bytes
-
-
-def describe_budget(graph: Graph, budget_bytes: int) -> str:
-    """Return a budget in words: ``218 MiB (61 % of keep-everything)``."""
-    peak = keep_everything_peak(graph)
-    return f"{format_bytes(budget_bytes)} ({100 * budget_bytes / peak:.0f} % of keep-everything)"
 
 
 def check_schedule(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -23,7 +24,8 @@ from typing import Any
 from checkmate.errors import EngineUnavailableError
 from checkmate.progress import Cancelled, never, stop_if
 
-KINDS = ("processes", "dask")
+_PROCESSES = re.compile(r"processes:([0-9]+)")
+_DASK = re.compile(r"dask://([^\s/?#@]+:([0-9]+))")
 _LOOK_S = 0.5  # how often a process looks for its parent
 _LOUD = ("distributed.client", "distributed.batched", "distributed.comm")  # tracebacks of what is said here
 _CONNECT_S, _WORKERS_S, _POLL_S, _ASK_S = 10, 30.0, 0.1, 0.5  # of a cluster
@@ -46,23 +48,13 @@ class Engine:
 def parse_engine(text: str) -> Engine:
     """Raise ValueError where ``text`` names none; the message says what to write."""
     said = text.strip()
-    kind, colon, rest = said.partition(":")
-    if kind == "processes" and not colon:
+    if said == "processes":
         return Engine()
-    if kind == "processes" and rest.isascii() and rest.isdigit() and int(rest) > 0:
-        return Engine(count=int(rest))
-    host, _, port = rest.removeprefix("//").rpartition(":")
-    if kind in KINDS[1:] and rest.startswith("//") and _is_host(host) and _is_port(port):
-        return Engine(kind, f"{host}:{port}")
+    if (local := _PROCESSES.fullmatch(said)) and int(local[1]) > 0:
+        return Engine(count=int(local[1]))
+    if (cluster := _DASK.fullmatch(said)) and 0 < int(cluster[2]) < 2**16:
+        return Engine("dask", cluster[1])
     raise ValueError(f"{text!r} is not an engine; write processes, processes:4 or dask://host:8786")
-
-
-def _is_host(text: str) -> bool:
-    return bool(text) and not any(letter.isspace() or letter in "/?#@" for letter in text)
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 0 < int(text) < 2**16
 
 
 class Pool:

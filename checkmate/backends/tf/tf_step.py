@@ -10,11 +10,12 @@ from pathlib import Path
 
 from checkmate.backends.protocol import Fitted, PlannedStep
 from checkmate.backends.tf.comparing import Compared, compare_where_it_fits
+from checkmate.backends.tf.devices import choose_device, kernels_here
 from checkmate.backends.tf.emit.other_trace import for_traced_step
 from checkmate.backends.tf.emit.saved_model import measure_reloaded, write_example
 from checkmate.backends.tf.plain import Plain
 from checkmate.backends.tf.trace.coarsen import FoldedStep
-from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_here, with_kernels_of
+from checkmate.backends.tf.trace.of_request import trace_request, with_kernels_of
 from checkmate.backends.tf.verification_report import Measurements, verification_report
 from checkmate.backends.tf.xla.tied import XlaEmission
 from checkmate.errors import VerificationError
@@ -52,7 +53,8 @@ def retraced_step(
     request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
 ) -> TracedStep:
     """Trace the step that ``graph`` (of a file) describes."""
-    request = _with_target_of(with_kernels_here(request), graph)
+    kernels = kernels_here(choose_device(request).kind)  # to compare processes with each other
+    request = _with_target_of(replace(request, kernels=kernels.value), graph)
     traced = traced_step(request, report, cancelled)  # a step may have the batch of its example
     graph, result, notes = for_traced_step(traced.folded.graph, graph, result)
     return TracedStep(traced.request, replace(traced.folded, graph=graph), result, notes)

@@ -94,7 +94,7 @@ def verification_report(
 
 def _peaks(graph: Graph, timeline: Timeline, found: Measurements) -> dict[str, int | None]:
     plain_peak = simulate(graph, Schedule.plain(graph)).peak_bytes
-    slack = allocated_per_requested(graph)
+    slack = graph.origin.allocated_per_requested
     seen, predicted, plain = found.plain.measured, found.predicted_bytes, found.plain_predicted_bytes
     if plain is None:
         plain = found.plain.predicted_bytes if seen is None else round(plain_peak * slack)
@@ -132,11 +132,6 @@ def _busy_note(plain: FreshMeasurement | None, measured: FreshMeasurement) -> st
     return (
         f"seconds were measured on a busy machine ({taken_words(worst)}); they are longer than on a quiet one"
     )
-
-
-def allocated_per_requested(graph: Graph) -> float:
-    """Return the allocated bytes per requested byte, as profiled; 1 where that was not measured."""
-    return float(graph.origin.profile.get("allocated_per_requested", 1.0))
 
 
 def _gradients(compared: Compared) -> dict[str, Any]:

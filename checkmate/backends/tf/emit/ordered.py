@@ -28,7 +28,7 @@ from checkmate.backends.tf.trace.loops import is_branch, is_loop
 from checkmate.backends.tf.trace.op_kinds import OpKind, is_cube, transposed_inputs
 from checkmate.backends.tf.trace.replica import exchange, exchange_of
 from checkmate.backends.tf.trace.walks import source
-from checkmate.ir import Device, Phase, Schedule
+from checkmate.ir import Phase, Schedule
 
 # oneDNN hands these gradients what their forward op keeps for them, if they read that op's output directly.
 # It only adds an edge from the earlier op to the later one, so it makes no cycle. Without it the gradient of
@@ -123,7 +123,7 @@ class _Emitter(Copies):
     def __post_init__(self) -> None:
         self.gates = Gates(self.graph, "start", ())
         super().__post_init__()
-        self._keeps_layouts = layout_is_chosen(self.folded.graph.device)
+        self._keeps_layouts = self.folded.graph.device_kind == "gpu"
         self._late = False  # whether what is copied waits for the whole schedule
         self._iterations = 1  # of a loop that may run at once
         self._in_variables = {update.ops[0]: update for update in self.structure.in_variables}
@@ -314,10 +314,6 @@ def _leaf(name: str) -> str:
 # preserve. The mark is an attribute of the op: it travels with the SavedModel and outlives being inlined. The
 # price is that such an op is not fused with the bias and activation that follow it either. On a CPU the pass
 # does nothing, and the fusions are worth more; there no op is marked.
-def layout_is_chosen(device: Device | None) -> bool:
-    return device is not None and device.kind == "gpu"
-
-
 def has_layout(op: tf.Operation) -> bool:
     if _FORMAT not in op.node_def.attr:
         return False

@@ -88,8 +88,3 @@ def with_kernels_of(request: ModelRequest, graph: Graph) -> ModelRequest:
     kernels = graph.origin.kernels or Kernels.ONEDNN.value
     batch, known = graph.batch_size or request.batch_size, graph.origin.fused
     return dataclasses.replace(request, batch_size=batch, kernels=kernels, fused=known)
-
-
-def with_kernels_here(request: ModelRequest) -> ModelRequest:
-    """Return ``request`` with the kernels named that run here, for comparing processes with each other."""
-    return dataclasses.replace(request, kernels=kernels_here(choose_device(request).kind).value)

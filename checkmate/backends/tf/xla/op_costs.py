@@ -16,7 +16,7 @@ from checkmate.backends.tf.trace.op_kinds import ELEMENTWISE_TYPES
 from checkmate.ir import CostOrigin, CostUnit, Graph
 
 _PRODUCTS = ("MatMul", "BatchMatMul", "Conv2D", "Conv3D", "DepthwiseConv2d", "Einsum")
-_SUMS = ("Sum", "Mean", "BiasAddGrad", "UnsortedSegmentSum")
+SUMS = ("Sum", "Mean", "BiasAddGrad", "UnsortedSegmentSum")
 _FILTER_SLOPES = frozenset(
     {"Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter"}
 )
@@ -58,10 +58,6 @@ _HEAVY = {
 
 def is_product(op: tf.Operation) -> bool:
     return bool(op.type.startswith(_PRODUCTS))
-
-
-def is_sum(op: tf.Operation) -> bool:
-    return op.type in _SUMS
 
 
 def is_filter_slope(op: tf.Operation) -> bool:

@@ -23,7 +23,7 @@ from checkmate.backends.tf.emit.copies import Copies, EmittedOutputs
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.walks import source
 from checkmate.backends.tf.xla.cpu_help import ForCpu, Ties, can_be_tied, help_for, instead_of, tensor_bytes
-from checkmate.backends.tf.xla.op_costs import is_filter_slope, is_known_early, is_product, is_sum
+from checkmate.backends.tf.xla.op_costs import SUMS, is_filter_slope, is_known_early, is_product
 from checkmate.backends.xla_policy.for_cpu import Gate
 from checkmate.backends.xla_policy.waits import WaitPolicy
 from checkmate.ir import Schedule
@@ -179,7 +179,7 @@ class _TiedEmitter(Copies):
     def _note(self, node: int, op: tf.Operation, copy: tf.Operation) -> None:
         if node in self.cpu.ends:
             made = [tensor for tensor in copy.outputs[:1] if can_be_tied(tensor)]
-            self._gate.note(made, product=is_product(op), sums=is_sum(op))
+            self._gate.note(made, product=is_product(op), sums=op.type in SUMS)
 
     def _pin(self, position: int, node: int) -> None:
         for value in self.folded.graph.ops[node].outputs:
