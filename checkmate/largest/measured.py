@@ -237,10 +237,11 @@ def measure_largest(
         return cancelled() or time.perf_counter() > until
 
     def measure() -> str:
-        from checkmate.largest.try_size import device_kind, measure_small
+        from checkmate.backends.tf.devices import choose_device
+        from checkmate.largest.try_size import measure_small
 
         number = gpu_number(sizes.quick.device)
-        if not always and (why := too_large(device_kind(sizes.quick), budget_bytes, number)):
+        if not always and (why := too_large(choose_device(sizes.quick).kind, budget_bytes, number)):
             return why
         known, seconds = measure_small(sizes.quick, sizes.quick_fixed, report=report, cancelled=over)
         expected = _RUNS * sizes.times * seconds

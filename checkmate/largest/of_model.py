@@ -126,6 +126,7 @@ def largest_batch(
     name = model.name if isinstance(model, Graph) else model.shown
     a_model = isinstance(model, ModelRequest)
     require_measurable(name, a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
+    why = why_not_measured(a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
     scaling = scaling_of(
         model, batch_size=batch_size, fixed_bytes=fixed_bytes, report=report, cancelled=cancelled
     )
@@ -133,15 +134,16 @@ def largest_batch(
     found = max_batch(
         scaling, budget_bytes, max_overhead=max_overhead, options=asked, report=report, cancelled=cancelled
     )
-    measured = measured_batch(
-        model,
-        found,
+    if isinstance(model, Graph) or why or found.cancelled:
+        return LargestBatch(found, MeasuredSize(note=why or "interrupted"))
+    measured = measure_largest(
+        SizeSteps.below(found.batch, model.at_batch(scaling.batch), scaling.graph, found.result),
         budget_bytes,
-        fixed_bytes=fixed_bytes,
+        found.result.require_schedule().steps.tolist(),
         max_overhead=max_overhead,
+        always=measure == "always",
+        limit_s=measure_limit_s,
         options=asked,
-        measure=measure,
-        measure_limit_s=measure_limit_s,
         report=report,
         cancelled=cancelled,
     )
@@ -153,34 +155,3 @@ def require_measurable(name: str, *, a_model: bool, measure: str, fixed_bytes: i
     why = why_not_measured(a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
     if measure == "always" and why:
         raise UsageError(f"{name} cannot be measured: {why}", hint="leave measure= out")
-
-
-def measured_batch(
-    model: Graph | ModelRequest,
-    found: MaxBatch,
-    budget_bytes: int,
-    *,
-    fixed_bytes: int | None,
-    max_overhead: float | None,
-    options: SolveOptions,
-    measure: str,
-    measure_limit_s: float,
-    report: Report,
-    cancelled: Cancelled,
-) -> MeasuredSize:
-    """Run the step at the batch ``found``, or at smaller ones until one fits. See ``largest_batch``."""
-    why = why_not_measured(a_model=isinstance(model, ModelRequest), measure=measure, fixed_bytes=fixed_bytes)
-    if isinstance(model, Graph) or why or found.cancelled:
-        return MeasuredSize(note=why or "interrupted")
-    small = found.scaling
-    return measure_largest(
-        SizeSteps.below(found.batch, model.at_batch(small.batch), small.graph, found.result),
-        budget_bytes,
-        found.result.require_schedule().steps.tolist(),
-        max_overhead=max_overhead,
-        always=measure == "always",
-        limit_s=measure_limit_s,
-        options=options,
-        report=report,
-        cancelled=cancelled,
-    )

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from checkmate.backends.tf.costs.profile import analytic_costs
-from checkmate.backends.tf.devices import choose_device
 from checkmate.backends.tf.emit.side_by_side import runs_side_by_side
 from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
 from checkmate.backends.tf.memory_check import first_region
@@ -142,7 +141,3 @@ def measure_small(
         history=True,
     )
     return MeterHistory(found.history, fixed_bytes), found.seconds
-
-
-def device_kind(request: ModelRequest) -> str:
-    return str(choose_device(request).kind)

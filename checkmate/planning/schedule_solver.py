@@ -51,23 +51,17 @@ class ScheduleSolver:
         if self.counted:
             heard = Following(graph, self.report, self.cancelled)
             if self.name == "auto" and options.moves is None:
-                return self._solve_counted(graph, budget_bytes, options, heard)
+                # Only far slower machines reach the time limit. If nothing is found, ``auto`` searches, which
+                # can also prove that nothing fits.
+                moves = max(1, min(int(limit * _PER_SECOND / graph.n), _PER_PAIR * graph.n**2))
+                by_moves = replace(options, moves=moves)
+                found = self._solved("local-search", graph, budget_bytes, by_moves, heard)
+                if found.schedule is not None:
+                    return found
         else:
             heard = UntilSettled(graph, self.report, self.cancelled, _PATIENCE_SHARE * limit)
             compile_first(heard.preparing, self.cancelled)  # the limit is for the search alone
         return self._solved(self.name, graph, budget_bytes, options, heard)
-
-    def _solve_counted(
-        self, graph: Graph, budget_bytes: int, options: SolveOptions, heard: Listener
-    ) -> SolveResult:
-        """Search by a number of moves, so that the same request gives the same schedule: only far slower
-        machines reach the time limit. If nothing is found, ``auto`` searches, which can also prove that
-        nothing fits."""
-        moves = max(1, min(int(options.time_limit_s * _PER_SECOND / graph.n), _PER_PAIR * graph.n**2))
-        found = self._solved("local-search", graph, budget_bytes, replace(options, moves=moves), heard)
-        return (
-            found if found.schedule is not None else self._solved("auto", graph, budget_bytes, options, heard)
-        )
 
     def _solved(
         self, name: str, graph: Graph, budget_bytes: int, options: SolveOptions, heard: Listener

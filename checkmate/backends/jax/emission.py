@@ -137,16 +137,12 @@ class _Emission:
                 self.anchor, self.deepest = self.values[written[-1]], self.depths[index]
 
     def _is_tied(self, again: bool, fusion: Fusion) -> bool:
-        late = self._repeats_dear(fusion) and self.emitted.barriers
-        return self.emitted.ties.holds(again=again or late)
-
-    def _repeats_dear(self, fusion: Fusion) -> bool:
         # XLA for GPUs would rather keep what is dear, until the backward pass.
         phase = phase_of(fusion.root.stack)
         dear = dict.fromkeys((each.outputs for each in fusion.equations if each.name in DEAR), phase)
         late = any(self.dear.get(outputs, phase) is not phase for outputs in dear)
         self.dear.update(dear)
-        return late
+        return self.emitted.ties.holds(again=again or (late and self.emitted.barriers))
 
     def _anchors(self, position: int) -> list[Any]:
         # By barriers it is also all products since the tie before that are still needed: a weight's

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from checkmate.backends.jax.compiled import StepMemory, memory_of
-from checkmate.backends.jax.own_recomputation import without_recomputation
-from checkmate.backends.jax.program import shape_of
+from checkmate.backends.jax.program import CALLS, shape_of
 from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.outcomes import TAKEN_OUT
 from checkmate.backends.protocol import CompiledFit
@@ -197,6 +196,29 @@ def trace(
     freed = without_recomputation(jaxpr.jaxpr)
     as_written = None if freed is jaxpr.jaxpr else jaxpr
     return Traced(jaxpr.replace(jaxpr=freed), jax.tree.structure(results), found, tuple(shapes), as_written)
+
+
+# XLA may then merge what ``jax.checkpoint`` computes again with the first, as ``program.py`` does. Inside of
+# loops and branches it stays.
+def without_recomputation(jaxpr: Jaxpr) -> Jaxpr:
+    """Return ``jaxpr`` without the barriers of ``jax.checkpoint``; itself where it has none."""
+    found = [_freed(equation) for equation in jaxpr.eqns]
+    changed = any(new is not old for new, old in zip(found, jaxpr.eqns, strict=True))
+    return jaxpr.replace(eqns=found) if changed else jaxpr
+
+
+def _freed(equation: JaxprEqn) -> JaxprEqn:
+    params, name = dict(equation.params), CALLS.get(str(equation.primitive.name), "")
+    body = params.get(name)
+    inner = body.jaxpr if isinstance(body, ClosedJaxpr) else body
+    if not isinstance(inner, Jaxpr):
+        return equation
+    freed = without_recomputation(inner)
+    delayed = params.get("differentiated") and params.get("prevent_cse")
+    if freed is inner and not delayed:
+        return equation
+    params[name] = body.replace(jaxpr=freed) if isinstance(body, ClosedJaxpr) else freed
+    return equation.replace(params=params | ({"prevent_cse": False} if delayed else {}))
 
 
 def dynamic_arguments(args: Sequence[Any], static: tuple[int, ...]) -> list[Any]:

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkmate.backends.jax.emission import Emitted
+from checkmate.backends.protocol import NEAR
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
-
-NEAR = 1.3  # of the room: what takes more will not fit in another way
 
 _THRIFTY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 # XLA plans its buffers before it makes machine code, so trials make poor code quickly. On an H200 a step took

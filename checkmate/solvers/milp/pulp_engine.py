@@ -56,20 +56,8 @@ def run_engine(
         SolverUnavailableError: the engine is unknown or not installed.
     """
     seconds = max(_LEAST_SECONDS, seconds)
-    if options.engine.upper() == "HIGHS":
-        return _run_highs(model, options, seconds, relaxed, cancelled, listener, start or {})
-    return _run_other(model, options, seconds, cancelled)
-
-
-def _run_highs(
-    model: Any,
-    options: SolveOptions,
-    seconds: float,
-    relaxed: bool,
-    cancelled: Cancelled,
-    listener: HighsListener | None,
-    start: dict[Any, float],
-) -> EngineOutcome:
+    if options.engine.upper() != "HIGHS":
+        return _run_other(model, options, seconds, cancelled)
     settings: dict[str, Any] = {
         "time_limit": float(seconds),
         "mip_rel_gap": options.gap,
@@ -78,7 +66,7 @@ def _run_highs(
     }
     if relaxed:
         settings["solver"] = "ipm"  # simplex takes several times longer on these relaxations
-    model.solve(_interruptible_highs(settings, cancelled, listener, start))
+    model.solve(_interruptible_highs(settings, cancelled, listener, start or {}))
     return _highs_outcome(model.solverModel, relaxed=relaxed, cancelled=cancelled)
 
 

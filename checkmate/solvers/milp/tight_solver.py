@@ -85,7 +85,11 @@ def solve_tight(
     effort = {} if start is None else {"mip_heuristic_effort": 0.0}
     if start is not None:
         listener.known = float(model.cost[: model.whole] @ start) + model.offset
-        _fix(model, relaxation, listener.known, lower, upper)
+        # Leaving the bound that a column has in the relaxation would cost more than what is known.
+        price, margin = relaxation.reduced_costs[: model.whole], _FIX_MARGIN * max(1.0, listener.known)
+        too_costly = np.abs(price) > listener.known - relaxation.objective + margin
+        upper[: model.whole][too_costly & (price > 0)] = 0.0
+        lower[: model.whole][too_costly & (price < 0)] = 1.0
     program = _program(model, run, lower, upper, whole=whole, **effort)
     known = listener.known
     if not _run(program, run, start=start, listener=listener):
@@ -119,20 +123,6 @@ def _run(program: HighsProgram, run: _TightMilpRun, **how: Any) -> bool:
     return program.run(
         "tight-milp", until=run.until, cancelled=cancelled, daemon=False, grace_s=_GRACE_S, **how
     )
-
-
-def _fix(
-    model: TightModel,
-    relaxation: HighsProgram,
-    known: float,
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
-) -> None:
-    # Leaving the bound that a column has in the relaxation would cost more than what is known.
-    price = relaxation.reduced_costs[: model.whole]
-    too_costly = np.abs(price) > known - relaxation.objective + _FIX_MARGIN * max(1.0, known)
-    upper[: model.whole][too_costly & (price > 0)] = 0.0
-    lower[: model.whole][too_costly & (price < 0)] = 1.0
 
 
 # With more, not even the first relaxation is solved in time (measured, one core at 2.5 GHz).

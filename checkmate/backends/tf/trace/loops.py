@@ -215,7 +215,7 @@ def _kept_by_branches(op: tf.Operation) -> dict[int, LoopList]:
     optional, which the other branches leave empty. A branch's inputs, its other results and variables are not
     counted."""
     found: dict[int, LoopList] = {}
-    for body in _bodies(op):
+    for body in bodies_of(op):
         counted = {_behind_views(tensor).name for tensor in (*body.inputs, *body.outputs)}
         for number, output in enumerate(body.outputs):
             optional = without_identities(output).op
@@ -283,7 +283,7 @@ def held_bytes(op: tf.Operation, kernels: Kernels, lists: Mapping[int, LoopList]
     freed."""
     if is_branch(op) or _is_call(op):
         outputs = sum(map(_size, op.outputs)) + sum(kept.bytes for kept in lists.values())
-        return max([0, *(_FunctionReplay(body, kernels).peak() - outputs for body in _bodies(op))])
+        return max([0, *(_FunctionReplay(body, kernels).peak() - outputs for body in bodies_of(op))])
     body = loop_function(op) if is_loop(op) else None
     if body is None:
         return scratch_bytes(op, kernels)
@@ -305,7 +305,7 @@ def _is_call(op: tf.Operation) -> bool:
     return "f" in op.node_def.attr
 
 
-def _bodies(op: tf.Operation) -> list[Any]:
+def bodies_of(op: tf.Operation) -> list[Any]:
     bodies = (private.function_body(op.graph, name) for _, name in private.called_functions(op))
     return [body for body in bodies if body is not None]
 
@@ -316,7 +316,7 @@ def operations(op: tf.Operation) -> float:
         body = loop_function(op)
         return trip_count(op) * (0.0 if body is None else sum(map(operations, body.get_operations())))
     if is_branch(op) or _is_call(op):
-        return max((sum(map(operations, body.get_operations())) for body in _bodies(op)), default=0.0)
+        return max((sum(map(operations, body.get_operations())) for body in bodies_of(op)), default=0.0)
     counted = private.flops(op.graph, op)
     if counted is not None:
         return counted

@@ -20,6 +20,7 @@ from checkmate.backends.tf.models.batch import distinct_names
 from checkmate.backends.tf.models.model import LoadedModel, ModelLike
 from checkmate.backends.tf.models.own_step import explained, naming
 from checkmate.backends.tf.trace.calls import called, without_calls
+from checkmate.backends.tf.trace.loops import bodies_of
 from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, Unplanned, concrete_step
 from checkmate.backends.tf.trace.walks import execution_order
@@ -191,13 +192,13 @@ def _require_no_calls(ops: Sequence[tf.Operation]) -> None:
 def _devices(graph: Any) -> set[str]:
     found: set[str] = set()
     for op in graph.get_operations():
-        found |= {op.device, *(device for body in _bodies(op) for device in _devices(body))}
+        found |= {op.device, *(device for body in bodies_of(op) for device in _devices(body))}
     return found - {""}
 
 
 def require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
     for op in ops:
-        for body in _bodies(op):
+        for body in bodies_of(op):
             require_repeatable(body.get_operations(), name)
         what = next((what for types, what in _LASTING.items() if re.match(types, op.type)), None)
         if what is not None:
@@ -206,12 +207,6 @@ def require_repeatable(ops: Sequence[tf.Operation], name: str) -> None:
                 "which cannot be undone after a trial run",
                 hint="do that outside of the step, and hand its result in as an argument",
             )
-
-
-def _bodies(op: tf.Operation) -> list[Any]:
-    names = {name for _, name in private.called_functions(op)}
-    bodies = (private.function_body(op.graph, name) for name in names)
-    return [body for body in bodies if body is not None]
 
 
 def phases_of(ops: Sequence[tf.Operation]) -> tuple[Phase, ...]:
