@@ -19,17 +19,17 @@ _ROUNDS = 3  # the requests are read anew from the best order: other inputs may 
 
 
 def arranged(replica: Replica, result: SolveResult, goal: int, cancelled: Cancelled) -> SolveResult:
-    """Return ``result`` with its steps in an order that shows less, ``goal`` bytes if it can. No order
-    requests more than the result's budget; each is replayed by ``check``.
+    """Return ``result`` with its steps in an order that shows less, ``goal`` bytes if it can; else itself. No
+    order requests more than the result's budget; each is replayed by ``check``.
     """
     best, least = result, _shows(replica, result)
     for seed in range(_SEEDS):
+        if least <= goal:
+            break
         stop_if(cancelled)
         found = _searched(replica, result, goal, seed)
         if (shows := _shows(replica, found)) < least:
             best, least = found, shows
-        if least <= goal:
-            break
     return best
 
 

@@ -77,23 +77,12 @@ class StepPlanning:
             return self._compiled_as_given(self.step, result, allowed)
         assert isinstance(self.step, MeteredStep)
         if to_write:
-            result, notes = self._arranged(self.step, result, allowed)
+            asked, result = result, arranged(self.step.replica, result, allowed, self._solver.cancelled)
+            notes = replaced_note(asked, result, allowed)
         found = self.step.measure(result)
         if found.expected_bytes > allowed:
             found = self.step.in_turn(found, allowed)
         return replace(found, notes=(*notes, *found.notes))
-
-    def _arranged(
-        self, step: MeteredStep, result: SolveResult, allowed: int
-    ) -> tuple[SolveResult, tuple[str, ...]]:
-        """Reorder a schedule that is predicted to exceed ``allowed``; return it with a note."""
-        expected = step.replica.predicted(result.require_schedule().steps.tolist())
-        if expected <= allowed:
-            return result, ()
-        found = arranged(step.replica, result, allowed, self._solver.cancelled)
-        if step.replica.predicted(found.require_schedule().steps.tolist()) >= expected:
-            return result, ()
-        return found, replaced_note(result, found, allowed)
 
     def _compiled_as_given(self, step: CompiledStep, result: SolveResult, allowed: int) -> Fitted:
         assert self._compiled is not None

@@ -214,11 +214,8 @@ class PredictedSearch:
         expected = self._predicted(result)
         if expected <= self._goal:
             return result, expected
-        stop_if(self._solver.cancelled)
         other = arranged(self._replica, result, self._goal, self._solver.cancelled)
         shows = self._predicted(other)
-        if shows >= expected:
-            return result, expected
         less, before = format_bytes(shows), format_bytes(expected)
         if less != before:  # a gain too small to be read is not worth a sentence
             sentence = f"arranged the steps: they should show {less}, not {before}"
