@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -110,6 +111,23 @@ def require_no_options(request: ModelRequest, *, shape: bool = True) -> None:
             )
 
 
+def require_compiled(model: Any, request: ModelRequest) -> None:
+    if not getattr(model, "compiled", False):
+        raise UsageError(
+            f"the model of {request.model} is not compiled, so it has no training step to trace",
+            hint="call its compile(...) before it is returned",
+        )
+
+
+def other_batch(request: ModelRequest, what: str) -> UsageError:
+    function = request.model.rpartition(":")[2]
+    return UsageError(
+        f"{request.model} returns {what}, so its step has no batch of {request.batch_size}",
+        hint=f"leave the batch size out, or let {function} take it: def {function}(batch_size), "
+        "and make the example of that size",
+    )
+
+
 def _takes_batch_size(function: Any) -> bool:
     try:
         return "batch_size" in inspect.signature(function).parameters
@@ -164,12 +182,9 @@ def _error_place(error: BaseException, path: Path) -> str:
     here = str(path.resolve())
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f" ({Path(error.filename).name}, line {error.lineno})"
-    trace, line = error.__traceback__, None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == here:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return "" if line is None else f" ({path.name}, line {line})"
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == here]
+    return f" ({path.name}, line {lines[-1]})" if lines else ""
 
 
 def _text(error: BaseException) -> str:

@@ -30,7 +30,7 @@ from checkmate.solvers.bounds import (
     run_once_bound,
     working_set_bound,
 )
-from checkmate.solvers.certify import require_true_bound, shows_optimal
+from checkmate.solvers.certify import require_true_bound, shows_optimal, without_schedule
 from checkmate.solvers.constraints import (
     ConstrainedListener,
     Constraints,
@@ -230,13 +230,12 @@ def _all_constraints(constraints: Constraints | None, options: SolveOptions) -> 
 def _infeasible(
     graph: Graph, budget_bytes: int, solver: str, need: WorkingSet, message: str, started: float
 ) -> SolveResult:
-    return SolveResult(
-        status=SolveStatus.INFEASIBLE,
-        solver=solver,
-        budget_bytes=budget_bytes,
-        base_cost=graph.base_cost,
-        solve_seconds=time.perf_counter() - started,
-        message=message,
+    return without_schedule(
+        Problem(graph, budget_bytes),
+        solver,
+        SolveStatus.INFEASIBLE,
+        message,
+        seconds=time.perf_counter() - started,
         statistics={"needed_bytes": need.bytes, "op": need.op, "values": list(need.values)},
     )
 

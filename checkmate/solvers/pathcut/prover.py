@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,8 +24,8 @@ from checkmate.memory.simulate import simulate
 from checkmate.progress import Cancelled
 from checkmate.solvers.certify import concluded
 from checkmate.solvers.listeners import CancelListener, ForwardingListener
-from checkmate.solvers.pathcut.cut_program import relax_program, steps_from
-from checkmate.solvers.pathcut.cuts import Reach, build_program, heaviest_path, own_bytes
+from checkmate.solvers.pathcut.cut_program import Relaxation, relax_program, steps_from
+from checkmate.solvers.pathcut.cuts import CutProgram, Reach, build_program, heaviest_path, own_bytes
 from checkmate.solvers.pathcut.sat import Engines
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.tolerances import PROVED
@@ -264,47 +264,43 @@ class Prover:
         """
         if self.bound > (1 + _POOR) * self.graph.base_cost or self.graph.n > _SLOW:
             return None
-        end = self._scan_end(task)
-        best, found = self.bound, None
-        for op in np.argsort(-self._reach.forced, kind="stable").tolist():
-            left = end - time.perf_counter()
-            if left <= 0 or task.listener.cancelled():
-                break
-            program = build_program(self.graph, self._reach, self.budget_bytes, [op])
-            outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.listener.cancelled)
-            self.raise_bound(outcome.bound, [op], task.listener)
-            if outcome.bound > best:
-                best, found = outcome.bound, op
-        return found
-
-    @staticmethod
-    def _scan_end(task: _Task) -> float:
-        now = time.perf_counter()
-        return min(task.until, now + max(_SCAN_S, _SCAN_SHARE * (task.until - now)))
+        ops = np.argsort(-self._reach.forced, kind="stable").tolist()
+        found = self._best_relaxed(([op] for op in ops), self.bound, task)
+        return found[0] if found else None
 
     def _with_second(self, task: _Task) -> list[int]:
         first = self._single
         heavy = sorted(self._path, key=lambda op: -own_bytes(self.graph, op))[:_HEAVY]
-        end = self._scan_end(task)
-        best, found = self.graph.base_cost, -1
-        for op in heavy:
+        pairs = (sorted([first, op], key=self._path.index) for op in heavy if op != first)
+        return self._best_relaxed(pairs, self.graph.base_cost, task)
+
+    def _best_relaxed(self, sets: Iterable[list[int]], best: float, task: _Task) -> list[int]:
+        """Return the set of cuts whose relaxation has the best bound above ``best``; empty: none has."""
+        now, found = time.perf_counter(), list[int]()
+        end = min(task.until, now + max(_SCAN_S, _SCAN_SHARE * (task.until - now)))
+        for cuts in sets:
             left = end - time.perf_counter()
-            if op == first or left <= 0 or task.listener.cancelled():
-                continue
-            cuts = sorted([first, op], key=self._path.index)
-            program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
-            outcome = relax_program(self.graph, program, time_limit_s=left, cancelled=task.listener.cancelled)
-            self.raise_bound(outcome.bound, cuts, task.listener)
-            if outcome.bound > best:
-                best, found = outcome.bound, op
-        return [] if found < 0 else sorted([first, found], key=self._path.index)
+            if left <= 0 or task.listener.cancelled():
+                break
+            bound = self._relaxed(self._program(cuts), cuts, task, left).bound
+            if bound > best:
+                best, found = bound, cuts
+        return found
+
+    def _program(self, cuts: list[int]) -> CutProgram:
+        return build_program(self.graph, self._reach, self.budget_bytes, cuts)
+
+    def _relaxed(self, program: CutProgram, cuts: list[int], task: _Task, seconds: float) -> Relaxation:
+        cancelled = task.listener.cancelled
+        found = relax_program(self.graph, program, time_limit_s=seconds, cancelled=cancelled)
+        self.raise_bound(found.bound, cuts, task.listener)
+        return found
 
     def _solve(self, cuts: list[int], task: _Task, *, share: float) -> _Attempt:
-        program = build_program(self.graph, self._reach, self.budget_bytes, cuts)
+        program = self._program(cuts)
         left = task.until - time.perf_counter()
         if self.rounds == 0 and self.graph.n > _SLOW:
-            relaxed = relax_program(self.graph, program, time_limit_s=left, cancelled=task.listener.cancelled)
-            self.raise_bound(relaxed.bound, cuts, task.listener)
+            self._relaxed(program, cuts, task, left)
             left = task.until - time.perf_counter()
         outcome = self._engines.solve(
             program,
@@ -320,10 +316,8 @@ class Prover:
 
     def _priced(self, task: _Task) -> list[int]:
         chosen = _spread(self.graph, self._path, max(8, _LARGEST // self.graph.n))
-        program = build_program(self.graph, self._reach, self.budget_bytes, chosen)
-        limit = task.until - time.perf_counter()
-        outcome = relax_program(self.graph, program, time_limit_s=limit, cancelled=task.listener.cancelled)
-        self.raise_bound(outcome.bound, chosen, task.listener)
+        program = self._program(chosen)
+        outcome = self._relaxed(program, chosen, task, task.until - time.perf_counter())
         if outcome.price is None or outcome.shares is None:
             return []
         for share in _ROUNDED:

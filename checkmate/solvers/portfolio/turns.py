@@ -20,10 +20,8 @@ from checkmate.solvers.sequence.kernel_arrays import ScaledModel
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.restarts import CostedSteps
 
-_NOTHING_FOUND_S, _CHAIN_LATEST = (
-    0.5,
-    0.3,
-)  # nothing was found for so many seconds, or this share of the time is over
+_NOTHING_FOUND_S = 0.5  # nothing was found for so many seconds,
+_CHAIN_LATEST = 0.3  # or this share of the time is over
 _CHAIN_SHARE = 0.4  # the most of the time left that the chain program gets
 _PER_OP_S = 0.003  # with less time it would end before its first schedule
 # A plan of rough prices may cost this much more than the best: fine prices and fitting make up for it.
@@ -39,11 +37,8 @@ class ChainTurn:
     scaled: ScaledModel
     begun: float
     until: float
-    _improved_at: float = field(init=False)
+    _improved_at: float = field(init=False, default_factory=time.perf_counter)
     _is_over: bool = field(init=False, default=False)
-
-    def __post_init__(self) -> None:
-        self._improved_at = time.perf_counter()
 
     def note_improvement(self) -> None:
         """The search found something, so the turn comes later."""

@@ -23,7 +23,7 @@ from checkmate.models.inputs import Inputs
 from checkmate.models.keras_graph import first_line
 from checkmate.models.losses import Labels
 from checkmate.models.ready import Found, ReadyModel, find_model, make_ready
-from checkmate.models.user_code import require_no_options
+from checkmate.models.user_code import other_batch, require_compiled, require_no_options
 from checkmate.request import ModelRequest, Target
 
 _LITTLE = "jax_disable_most_optimizations"
@@ -126,16 +126,12 @@ def _random_batch(ready: ReadyModel) -> tuple[Any, ...]:
 def _of_pair(found: Found, request: ModelRequest) -> LoadedStep:
     require_no_options(request)
     model, example = found.code.subject, found.code.example
-    if not getattr(model, "compiled", False):
-        raise UsageError(
-            f"the model of {request.model} is not compiled, so it has no training step to trace",
-            hint="call its compile(...) before it is returned",
-        )
+    require_compiled(model, request)
     data = without_missing(example if isinstance(example, tuple) else (example,))
     first = next(iter(jax.tree.leaves(data)), None)
     size = int(first.shape[0]) if first is not None and first.shape else None
     if request.batch_chosen and size != request.batch_size:
-        raise _other_batch(request, f"an example of {size}")
+        raise other_batch(request, f"an example of {size}")
     shapes = jax.tree.map(shape_of, data)
     return _of_train_step(model, found.name, shapes, data, size, found.notes)
 
@@ -168,7 +164,7 @@ def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
     require_no_options(request)
     code = found.code
     if request.batch_chosen and not code.sized:
-        raise _other_batch(request, "one example")
+        raise other_batch(request, "one example")
     example = code.example if isinstance(code.example, tuple) else (code.example,)
     if not jax.tree.leaves(example):
         raise TraceError(
@@ -196,15 +192,6 @@ def _with_trace_error(step: Callable[..., Any], name: str) -> Callable[..., Any]
 
     run.__name__ = name
     return run
-
-
-def _other_batch(request: ModelRequest, what: str) -> UsageError:
-    function = request.model.rpartition(":")[2]
-    return UsageError(
-        f"{request.model} returns {what}, so its step has no batch of {request.batch_size}",
-        hint=f"leave the batch size out, or let {function} take it: def {function}(batch_size), "
-        "and make the example of that size",
-    )
 
 
 def _require_options(request: ModelRequest) -> None:

@@ -27,7 +27,7 @@ from checkmate.models.arrays import ArraySpec
 from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
 from checkmate.models.keras_graph import first_line, inputs_of, reason, walk_layers
 from checkmate.models.losses import Labels, describe_labels
-from checkmate.models.user_code import FromCode, require_no_options
+from checkmate.models.user_code import FromCode, other_batch, require_compiled, require_no_options
 from checkmate.request import ModelRequest, Target
 
 _UNBOUND = re.compile(r"Binding inputs to tf.function failed due to `(.+?)`")
@@ -130,7 +130,7 @@ def _parameters(function: Any) -> list[str]:
 
 def _load_train_step(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
     model = found.subject
-    _require_compiled(model, request)
+    _require_schedulable(model, request)
     require_no_options(request, shape=found.has_example)
     if found.has_example:
         own = _train_step(model, request, _with_values(found.example), sized=found.sized)
@@ -214,12 +214,7 @@ def _loaded(subject: Any, own: OwnStep, request: ModelRequest, notes: list[str])
             "joins views of a batch can take each as an argument",
         )
     if request.batch_chosen and request.batch_size != size:
-        function = _short(request)
-        raise UsageError(
-            f"{request.model} returns an example of {size}, so its step has no batch of {request.batch_size}",
-            hint=f"leave the batch size out, or let {function} take it: def {function}(batch_size), "
-            "and make the example of that size",
-        )
+        raise other_batch(request, f"an example of {size}")
     return LoadedModel(subject, _short(request), size, specs, notes=tuple(notes), own=own)
 
 
@@ -231,12 +226,8 @@ def _example_notes(found: FromCode, request: ModelRequest, layout: BatchLayout) 
     return notes
 
 
-def _require_compiled(model: Any, request: ModelRequest) -> None:
-    if not getattr(model, "compiled", False):
-        raise UsageError(
-            f"the model of {request.model} is not compiled, so it has no training step to trace",
-            hint="call its compile(...) before it is returned",
-        )
+def _require_schedulable(model: Any, request: ModelRequest) -> None:
+    require_compiled(model, request)
     if model.run_eagerly:
         raise UsageError(
             f"the model of {request.model} runs eagerly, and only a traced step can be scheduled",
