@@ -56,8 +56,8 @@ def curve_svg(found: Curve, subtitle: str = "") -> str:
 
 
 def _x_range(found: Curve, unit: int) -> tuple[float, float]:
-    high = 1.03 * max([found.plain_peak_bytes, *(row.budget_bytes for row in found.rows)]) / unit
     floors = [found.plain_peak_bytes, *(row.budget_bytes for row in found.rows)]
+    high = 1.03 * max(floors) / unit
     floors += [point.peak_bytes for point in found.best][:1]
     if found.infeasible_below:
         floors.append(found.infeasible_below)

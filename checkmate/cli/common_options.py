@@ -38,6 +38,7 @@ def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
 budget: Callable[[str], Budget] = typed(parse_budget)
 size_in_bytes: Callable[[str], int] = typed(parse_bytes)
 overhead: Callable[[str], float] = typed(parse_overhead)
+shape: Callable[[str], tuple[int, ...]] = typed(parse_shape)
 
 
 @typed
@@ -80,11 +81,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return -1.0
-
-
-@typed
-def shape(text: str) -> tuple[int, ...]:
-    return parse_shape(text)
 
 
 def bundled_or_given(text: str) -> str:

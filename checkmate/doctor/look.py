@@ -20,14 +20,13 @@ import psutil
 
 from checkmate import __version__
 from checkmate.doctor.diagnosis import Facts, Folder, Host, Library, ListedCard, Nvidia
-from checkmate.errors import CancelledError
 from checkmate.machine.cost_store import default_path, plans_folder
 from checkmate.machine.device_memory import ask_for_table, ask_nvidia_smi, mebibytes, table_rows
 from checkmate.machine.load import usable_cores
 from checkmate.machine.processor import this_processor
 from checkmate.machine.supported import versions
 from checkmate.processes.stages import Probe, probe
-from checkmate.progress import Cancelled, Progress, Report
+from checkmate.progress import Cancelled, Progress, Report, stop_if
 
 LIMIT_S = 90.0  # for a child; importing TensorFlow takes seconds, or a minute on a busy machine
 _POLL_S = 0.1
@@ -106,12 +105,10 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
 
 def _wait(parts: Mapping[str, Sequence[Future[Any]]], report: Report, cancelled: Cancelled) -> None:
     while waiting := [name for name, futures in parts.items() if not all(one.done() for one in futures)]:
-        if cancelled():
-            raise CancelledError("cancelled")
+        stop_if(cancelled)
         report(Progress("look", len(parts) - len(waiting), len(parts), f"looking at {waiting[0]}"))
         time.sleep(_POLL_S)
-    if cancelled():
-        raise CancelledError("cancelled")  # the results may come from children that Ctrl-C ended
+    stop_if(cancelled)  # the results may come from children that Ctrl-C ended
 
 
 def _joined(one: Probe, other: Probe) -> Probe:

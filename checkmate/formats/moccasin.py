@@ -25,7 +25,7 @@ def looks_like_node_link(data: Any) -> bool:
 
 def graph_from_node_link(path: Path, data: Any) -> Graph:
     fields = Fields(path, data)
-    nodes = [Fields(path, node, f"nodes[{i}]") for i, node in enumerate(fields.get("nodes", list))]
+    nodes = fields.entries("nodes")
     if not nodes:
         raise FormatError(f"{path}: nodes is empty")
     trained = "cost_ram" in nodes[0].data
@@ -36,13 +36,12 @@ def graph_from_node_link(path: Path, data: Any) -> Graph:
         raise FormatError(f"{path}: graph.order is not a permutation of the nodes")
     inputs: list[list[int]] = [[] for _ in nodes]
     key = "links" if "links" in data else "edges"
-    for i, link in enumerate(fields.get(key, list)):
-        entry = Fields(path, link, f"{key}[{i}]")
+    for entry in fields.entries(key):
         source, target = ("source", "target") if "source" in entry.data else ("0", "1")
         ends = _plain(entry.get(source, (int, str))), _plain(entry.get(target, (int, str)))
         for end in ends:
             if end not in position:
-                raise FormatError(f"{path}: {key}[{i}] names node {end!r}, which does not exist")
+                raise FormatError(f"{path}: {entry.where} names node {end!r}, which does not exist")
         inputs[position[ends[1]]].append(position[ends[0]])
     by_name = dict(zip(names, nodes, strict=True))
     ops, values = [], []

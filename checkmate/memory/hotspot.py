@@ -155,19 +155,9 @@ class Uses:
         step, value = graph.op_inputs.gather(schedule.steps)
         return cls(step, graph.owner[value])
 
-    def next_after(self, step: int, m: int) -> NDArray[np.int64]:
-        """Return int64[m]: the first step after ``step`` that reads each value's buffer; -1: none."""
-        start = int(np.searchsorted(self.step, step, side="right"))
-        return _last_written(self.owner[start:][::-1], self.step[start:][::-1], m)
-
-    def last_until(self, step: int, m: int) -> NDArray[np.int64]:
-        """Return int64[m]: the last step up to ``step``, itself included, that reads it; -1: none."""
-        end = int(np.searchsorted(self.step, step, side="right"))
-        return _last_written(self.owner[:end], self.step[:end], m)
-
 
 def _last_written(owner: NDArray[np.int32], step: NDArray[np.int64], m: int) -> NDArray[np.int64]:
-    """Return, per value, the last of its steps; numpy assigns repeated indices in order."""
+    """Return, per value, the last of its steps, -1: none; numpy assigns repeated indices in order."""
     found = np.full(m, -1, np.int64)
     found[owner] = step
     return found
@@ -187,9 +177,10 @@ def moment(
     (hits,) = np.nonzero((timeline.buffer_born <= step) & (step <= timeline.buffer_last))
     hits = hits[np.argsort(-timeline.buffer_bytes[hits], kind="stable")]
     value, born, last = timeline.buffer_value[hits], timeline.buffer_born[hits], timeline.buffer_last[hits]
-    read = uses.next_after(step, graph.m)[value]
+    later = int(np.searchsorted(uses.step, step, side="right"))  # the first read after this step
+    read = _last_written(uses.owner[later:][::-1], uses.step[later:][::-1], graph.m)[value]
     read[read > last] = -1  # that step reads a later copy
-    used = np.maximum(born, uses.last_until(step, graph.m)[value])
+    used = np.maximum(born, _last_written(uses.owner[:later], uses.step[:later], graph.m)[value])
     reader = schedule.steps[read]  # has no meaning where nothing reads it
     cases = (
         (born == step, Reason.WRITTEN_NOW),

@@ -98,8 +98,9 @@ def build_subclassed(model: Any, inputs: Inputs) -> Any:
     try:
         return model(keras.tree.map_structure(lambda index: tensors[index], inputs.structure))
     except Exception as error:  # foreign code: a subclassed model's call may raise anything
+        given = " and ".join(f"a {spec.dtype} tensor of shape {_show(spec.shape)}" for spec in inputs.specs)
         raise TraceError(
-            f"the model {model.name!r} cannot be called with {_show_specs(inputs.specs)}: "
+            f"the model {model.name!r} cannot be called with {given}: "
             f"{type(error).__name__}: {reason(error)}",
             hint="call it once on a batch where it is built, or pass input_shape=",
         ) from error
@@ -202,7 +203,3 @@ def _embedding_size(root: Any) -> int:
 
 def _show(shape: Sequence[int | None]) -> str:
     return ",".join("?" if size is None else str(size) for size in shape)
-
-
-def _show_specs(specs: Sequence[ArraySpec]) -> str:
-    return " and ".join(f"a {spec.dtype} tensor of shape {_show(spec.shape)}" for spec in specs)

@@ -222,7 +222,7 @@ def losses_per_output(loss: Any, outputs: Any, output_names: Sequence[str]) -> l
         return [_loss_at(loss, path) for path in paths]
     if isinstance(loss, (list, tuple)):
         flat: list[Any] = keras.tree.flatten(list(loss))
-        return flat if len(flat) == len(paths) else (flat + [None] * len(paths))[: len(paths)]
+        return (flat + [None] * len(paths))[: len(paths)]
     return [loss] * len(paths)
 
 

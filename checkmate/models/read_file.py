@@ -198,7 +198,7 @@ def compile_as_saved(model: Any, config: Any, path: Path, request: ModelRequest)
         return []
     notes: list[str] = []
     optimizer_config = config.get("optimizer", config.get("optimizer_config"))
-    optimizer = _part("optimizer", optimizer_config, request.optimizer, _optimizer, path, notes)
+    optimizer = _part("optimizer", optimizer_config, request.optimizer, keras.optimizers.get, path, notes)
     loss = _part("loss", config.get("loss"), request.loss, _loss, path, notes)
     model.compile(
         optimizer=keras.optimizers.get(optimizer or "rmsprop"),
@@ -226,10 +226,6 @@ def _part(
             ) from error
         notes.append(f"the file's own {what} {name!r} is not part of Keras; {wanted} is used instead")
         return wanted
-
-
-def _optimizer(config: Any) -> Any:
-    return keras.optimizers.get(config) if config is not None else None
 
 
 def _loss(config: Any) -> Any:

@@ -18,10 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from checkmate.errors import CancelledError
 from checkmate.processes.children import end_child, module_command, start_child, watch
 from checkmate.processes.own import take_stdout
-from checkmate.progress import Cancelled
+from checkmate.progress import Cancelled, stop_if
 
 _POLL_S = 0.05
 _LEFT_BEHIND_S = 2.0
@@ -69,10 +68,6 @@ class Probe:
         return f"{name}, {_SIGNALS[name]}" if name in _SIGNALS else name
 
 
-class _LateError(Exception):
-    """The child's time is up."""
-
-
 def probe(
     module: Sequence[str],
     *,
@@ -89,10 +84,9 @@ def probe(
     """
 
     def look(seconds: float) -> None:
-        if cancelled():
-            raise CancelledError("cancelled")
+        stop_if(cancelled)
         if seconds > limit_s:
-            raise _LateError
+            raise TimeoutError
 
     started = time.monotonic()
     command, variables = module_command(*module), {**os.environ, **environment}
@@ -102,7 +96,7 @@ def probe(
     code: int | None = None
     try:
         code = watch(child, look, _POLL_S)
-    except _LateError:
+    except TimeoutError:
         pass
     finally:
         end_child(child)

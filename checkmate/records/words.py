@@ -44,10 +44,11 @@ def why(record: MemoryRecord) -> str:
                 f"needed, and {format_bytes(record.room_bytes or 0)} of the limit was not in use."
             )
         case Cause.SPLIT:
+            largest = max(record.largest_free_bytes or 0, record.untouched_bytes or 0)
             help_ = f" {_ASYNC}." if record.allocator.startswith("GPU") else ""
             return (
                 f"This is fragmentation: {format_bytes(record.room_bytes or 0)} was not in use, but the "
-                f"largest piece was {format_bytes(_largest_piece(record))}.{help_}"
+                f"largest piece was {format_bytes(largest)}.{help_}"
             )
         case Cause.REFUSED:
             return (
@@ -57,10 +58,6 @@ def why(record: MemoryRecord) -> str:
     if record.source is Source.PROFILE:
         return ""
     return "The log does not say enough of what was free to tell why."
-
-
-def _largest_piece(record: MemoryRecord) -> int:
-    return max(record.largest_free_bytes or 0, record.untouched_bytes or 0)
 
 
 def facts(record: MemoryRecord) -> list[tuple[str, str]]:

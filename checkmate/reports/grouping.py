@@ -31,7 +31,8 @@ def together(loaded: Sequence[Loaded]) -> list[list[Loaded]]:
     groups: list[list[Loaded]] = []
     taken: set[Path] = set()
     graphs = [entry for entry in loaded if entry.kind == GRAPH]
-    for entry in _reports_first(loaded):
+    rank = {REPORT: 0, SCHEDULE: 1, GRAPH: 2}
+    for entry in sorted(loaded, key=lambda entry: rank.get(entry.kind, 0)):
         if entry.path.resolve() in taken:
             continue
         group = [entry]
@@ -45,11 +46,6 @@ def together(loaded: Sequence[Loaded]) -> list[list[Loaded]]:
     return sorted(
         groups, key=lambda group: min(order.get(member.path.resolve(), len(order)) for member in group)
     )
-
-
-def _reports_first(loaded: Sequence[Loaded]) -> list[Loaded]:
-    rank = {REPORT: 0, SCHEDULE: 1, GRAPH: 2}
-    return sorted(loaded, key=lambda entry: rank.get(entry.kind, 0))
 
 
 def _graph_of(schedule: Loaded, graphs: Sequence[Loaded]) -> list[Loaded]:

@@ -87,10 +87,6 @@ def _runner(told: Fields) -> Runner:
     return runner_of(told.get("settings", dict, {}))
 
 
-def _peak_name(told: Fields) -> str:
-    return "peak on the allocator's meter" if _runner(told).metered else "peak, as XLA says"
-
-
 def _report_cards(told: Fields) -> list[tuple[str, str]]:
     peak, gradients = told.get("peak_bytes", dict), told.get("gradients", dict)
     # XLA plans its buffers; none is measured.
@@ -128,8 +124,9 @@ def _apart(gradients: Mapping[str, Any]) -> str:
 
 def _report_blocks(told: Fields) -> list[Block]:
     peak, seconds, loss = (told.get(name, dict) for name in ("peak_bytes", "seconds", "loss"))
+    peak_name = "peak on the allocator's meter" if _runner(told).metered else "peak, as XLA says"
     rows = [
-        (_peak_name(told), *_line(peak, "", format_bytes)),
+        (peak_name, *_line(peak, "", format_bytes)),
         ("requested bytes", *_line(peak, "_requested", format_bytes)),
         ("seconds a step", *_line(seconds, "", format_seconds)),
         ("loss", NONE, _plainly(loss.get("optimized")), NONE, _plainly(loss.get("plain")), NONE),

@@ -125,22 +125,14 @@ class _Names:
         self.groups.pop("", None)
 
     def ops_of_layer(self, name: str) -> list[int]:
-        inside = name.rstrip("/") + "/"
+        inside, pattern = name.rstrip("/") + "/", name.replace("[", "[[]").replace("?", "[?]")
         return [
             op
             for group, ops in self.groups.items()
             if name
-            and (
-                group == name
-                or group.startswith(inside)
-                or ("*" in name and fnmatchcase(group, _globs(name)))
-            )
+            and (group == name or group.startswith(inside) or ("*" in name and fnmatchcase(group, pattern)))
             for op in ops
         ]
-
-
-def _globs(name: str) -> str:
-    return name.replace("[", "[[]").replace("?", "[?]")
 
 
 def _split(

@@ -57,7 +57,8 @@ class Repeats:
 
 
 def find_repeats(graph: Graph) -> Repeats | None:
-    looks = _looks(graph)
+    numbers: dict[tuple[object, ...], int] = {}
+    looks = np.array([numbers.setdefault(_look(graph, op), len(numbers)) for op in graph.ops], np.int64)
     late = graph.late
     turn = int(np.argmax(late)) if late.any() else graph.n
     forward, backward = _longest(looks[:turn], 0), _longest(looks[turn:], turn)
@@ -65,11 +66,6 @@ def find_repeats(graph: Graph) -> Repeats | None:
         return None
     found = Repeats(forward, backward)
     return found if found.count >= _LEAST else None
-
-
-def _looks(graph: Graph) -> NDArray[np.int64]:
-    numbers: dict[tuple[object, ...], int] = {}
-    return np.array([numbers.setdefault(_look(graph, op), len(numbers)) for op in graph.ops], np.int64)
 
 
 def _look(graph: Graph, op: Op) -> tuple[object, ...]:

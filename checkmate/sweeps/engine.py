@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,7 +213,9 @@ class DaskPool(Pool):
         self.require_open()
         if time.monotonic() > self._ask_again:
             self._ask_again = time.monotonic() + _ASK_S
-            self._threads = self._count_threads()
+            # If this fails, the client's status tells whether the connection is lost for good.
+            with suppress(TimeoutError, OSError, RuntimeError):
+                self._threads = sum(self._client.ncores().values())
         return self._threads
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Any:
@@ -239,12 +241,6 @@ class DaskPool(Pool):
     def _be_loud_again(self) -> None:
         for name, level in self._levels.items():
             logging.getLogger(name).setLevel(level)
-
-    def _count_threads(self) -> int:
-        try:
-            return sum(self._client.ncores().values())
-        except (TimeoutError, OSError, RuntimeError):
-            return self._threads  # the client's status tells whether the connection is lost for good
 
     def require_open(self) -> None:
         if self._client.status != "running":

@@ -184,7 +184,10 @@ def _do_and_exit(request: Mapping[str, Any], tasks: Tasks, parent: int | None = 
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
         tempfile.tempdir = None
-        _reseed()
+        import numpy as np
+
+        # Forked processes would all draw the same numbers. Python reseeds its own generator.
+        np.random.seed()  # noqa: NPY002  # it is the one that user code draws from
         code = do(TaskFiles(Path(request["task"])), tasks)
     except BaseException:  # as Python does for a process: nothing may go on in the server's code
         traceback.print_exc()
@@ -192,13 +195,6 @@ def _do_and_exit(request: Mapping[str, Any], tasks: Tasks, parent: int | None = 
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _reseed() -> None:
-    # Forked processes would all draw the same numbers. Python reseeds its own generator.
-    import numpy as np
-
-    np.random.seed()  # noqa: NPY002  # it is the one that user code draws from
 
 
 if __name__ == "__main__":

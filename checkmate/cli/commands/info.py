@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ def add_list(parser: argparse.ArgumentParser) -> None:
 def _list(options: argparse.Namespace, interrupt: Interrupt) -> int:
     with progress_line(quiet=options.quiet):
         rows = listing.listing(options.what)
-    show(options.json, {options.what: rows}, _listing_text(rows))
+    cells = [(str(row["name"]), f"{_unavailable(row)}{row['description']}") for row in rows]
+    show(options.json, {options.what: rows}, "\n".join(aligned_lines(cells, left=(0, 1))))
     return 0
 
 
@@ -54,11 +55,6 @@ def _info(options: argparse.Namespace, interrupt: Interrupt) -> int:
         told = {"format": "checkmate-graphs", "version": 1, "graphs": facts}
         show(options.json, told, _pair_text((graphs[0], graphs[1]), both))
     return 0
-
-
-def _listing_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [(str(row["name"]), f"{_unavailable(row)}{row['description']}") for row in rows]
-    return "\n".join(aligned_lines(cells, left=(0, 1)))
 
 
 def _unavailable(row: Mapping[str, Any]) -> str:
