@@ -12,7 +12,6 @@ import json
 import lzma
 import struct
 import subprocess
-import sys
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator
@@ -162,10 +161,5 @@ def _slots(value: Any) -> tuple[int, ...]:
     return struct.unpack("q", struct.pack("d", value)) if isinstance(value, float) else (int(value),)
 
 
-def main() -> int:
-    write_whole(machine_code_file(), make())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write_whole(machine_code_file(), make())
