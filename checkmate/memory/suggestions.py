@@ -63,10 +63,14 @@ def find_suggestions(
         for buffer in at.live
         if buffer.reason not in _BUSY and buffer.bytes and buffer.next_read is not None
     ]
+    orders = set()
     for buffer in waiting[:most]:
         again = recomputed(graph, schedule, timeline, at, buffer, once)
-        if again is not None:
-            yield again
+        if again is not None and again.steps is not None:
+            order = again.steps.tobytes()
+            if order not in orders:  # two outputs of an op may ask for the same
+                yield again
+            orders.add(order)
         moved = kept_elsewhere(graph, schedule, timeline, at, buffer)
         if moved is not None:
             yield moved

@@ -34,9 +34,10 @@ def test_recomputations_are_schedules_with_that_peak_and_that_cost() -> None:
             continue
         for at in range(len(steps)):
             live = simulate(graph, Schedule.of(graph, steps)).live_bytes[at]
-            for suggestion in found_at(graph, steps, at)[0]:
-                if suggestion.kind is not SuggestionKind.RECOMPUTE:
-                    continue
+            found = found_at(graph, steps, at)[0]
+            again = [each for each in found if each.kind is SuggestionKind.RECOMPUTE]
+            assert len({each.steps.tobytes() for each in again}) == len(again)  # none is offered twice
+            for suggestion in again:
                 report = check(graph, suggestion.steps.tolist())
                 assert report.valid and report.peak_bytes == suggestion.peak_bytes
                 assert report.peak_bytes <= plain.peak_bytes
