@@ -20,6 +20,8 @@ KIND_WORDS = {
     "workspace": "workspace",
 }
 
+_GRAB = 3.0  # times by what a cell is drawn larger: a hand that misses it by no more means it
+
 
 def step_words(shown: ListedSchedule, axis: StepAxis, stack: Stack, step: int) -> str:
     graph, steps = shown.graph, shown.schedule.steps
@@ -78,7 +80,8 @@ def cell_near(
     shown: ListedSchedule, axis: StepAxis, which: str, at: tuple[float, float], reach: tuple[float, float]
 ) -> tuple[int, int]:
     """The step and the column at a place on the axis, and of the columns; those of a cell of R or S that is
-    set instead, if one is within ``reach``. A recomputation comes first, as it is drawn above all."""
+    set instead, if one is near. ``reach``: by how much a cell is drawn larger than it is, on each side. Of
+    cells that are drawn there, a recomputation comes first, as it is above all."""
     matrices, step = shown.matrices, axis.step_at(at[0])
     if which == "R":
         steps, column, rank = np.arange(axis.count), matrices.column_of_step, shown.schedule.first_occurrence
@@ -88,11 +91,11 @@ def cell_near(
         steps, rank = np.full(len(column), step), np.zeros(len(column), np.bool_)
         aside = np.zeros(len(column))
     away = np.maximum(column - at[1], at[1] - column - 1)
-    near = np.flatnonzero((aside <= reach[0]) & (away <= reach[1]))
+    far = np.maximum(0, np.maximum(aside / reach[0], away / reach[1]))
+    near = np.flatnonzero(far <= _GRAB)
     if not len(near):
         return step, min(matrices.n - 1, max(0, int(at[1])))
-    far = np.maximum(aside[near], 0) / reach[0] + np.maximum(away[near], 0) / reach[1]
-    best = near[np.lexsort((far, rank[near]))[0]]
+    best = near[np.lexsort((far[near], rank[near], np.maximum(1, far[near])))[0]]
     return int(steps[best]), int(column[best])
 
 

@@ -29,7 +29,7 @@ from app.presenters.matrix_image import (
     held_strength,
 )
 from app.presenters.memory_curve import in_columns, memory_stack
-from app.presenters.pointer_words import cell_words
+from app.presenters.pointer_words import cell_near, cell_words
 from app.state.knowledge import ListedSchedule
 from checkmate.ir import CostUnit, Graph, GraphBuilder, Schedule, StageMatrices
 from tests.app.test_compare import pairs
@@ -215,6 +215,33 @@ def test_the_words_of_a_cell_of_r_are_the_schedules_facts() -> None:
             kinds["again"] += 1
             kinds["dropped"] += bool(dropped)
     assert min(kinds[kind] for kind in ("empty", "first", "again", "dropped")) > 20
+
+
+def test_a_hand_that_nearly_points_at_a_cell_of_r_means_it() -> None:
+    kinds: Counter[str] = Counter()
+    random = Random(1)
+    for graph, schedule, _ in pairs():
+        shown, axis = listed(graph, schedule), StepAxis.of(graph, schedule, by_cost=False)
+        again = ~schedule.first_occurrence
+        columns = shown.matrices.column_of_step.tolist()
+        ends, length = list(pairwise(axis.edges.tolist())), float(axis.edges[-1])
+        for _ in range(20):
+            x, y, wide, high = random.uniform(0, length), random.uniform(0, graph.n), length / axis.count, 0.7
+            away = [
+                max(0.0, (begin - x) / wide, (x - end) / wide, (column - y) / high, (y - column - 1) / high)
+                for (begin, end), column in zip(ends, columns, strict=True)
+            ]
+            step, column = cell_near(shown, axis, "R", (x, y), (wide, high))
+            if min(away) > 3:
+                assert (step, column) == (axis.step_at(x), int(y))
+                kinds["none"] += 1
+                continue
+            assert columns[step] == column and max(1, away[step]) == pytest.approx(max(1, min(away)))
+            drawn = [one for one in np.flatnonzero(again) if away[one] <= 1]
+            assert not drawn or again[step]
+            kinds["drawn"] += bool(drawn)
+            kinds["near"] += away[step] > 1
+    assert min(kinds[kind] for kind in ("none", "drawn", "near")) > 10
 
 
 def test_the_words_of_a_cell_of_s_are_the_schedules_facts() -> None:
