@@ -108,7 +108,7 @@ def cell_words(shown: ListedSchedule, which: str, step: int, column: int) -> str
     if which == "S":
         held = bool(_spans_at(shown.matrices, stage, column).any())
         words = _held_words(shown, op, begin) if held else _not_held_words(shown, op, begin)
-        return f"{name} is {'' if held else 'not '}held as stage {stage + 1:,} starts: {words}"
+        return f"{name} is {'' if held else 'not '}held as stage {stage + 1:,} starts:\n{words}"
     here = [run for run in steps if begin <= run < end]
     if not here:
         return f"{name} is not computed in stage {stage + 1:,}"
@@ -123,7 +123,7 @@ def cell_words(shown: ListedSchedule, which: str, step: int, column: int) -> str
     if again.read_at is not None:
         why.append(f"needed by {_reader_at(shown, again.read_at)}")
     said = f"stage {stage + 1:,} computes {name} again, at step {run + 1:,}"
-    return f"{said}: {', '.join(why)}" if why else said
+    return f"{said}:\n{', '.join(why)}" if why else said
 
 
 def compared_words(

@@ -297,7 +297,7 @@ def test_r_and_s_say_what_a_cell_means_and_zoom_to_it(window, qtbot) -> None:
     place = cell_place(r, again, op)
     move(r.viewport(), place + QPoint(1, 1))  # a dot is larger than its cell
     words = QToolTip.text()
-    assert words.startswith(f"stage {stage + 1} computes {name} again, at step {again + 1}: dropped after")
+    assert words.startswith(f"stage {stage + 1} computes {name} again, at step {again + 1}:\ndropped after")
     assert explorer.span.pointed == (again, op)
     first = int(np.flatnonzero(shown.schedule.steps == op)[0])
     move(s.viewport(), cell_place(s, first + 1, op))
