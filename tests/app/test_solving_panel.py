@@ -20,11 +20,14 @@ def test_the_plot_keeps_its_place_while_a_new_solve_knows_nothing_yet(qtbot) -> 
     exploration.set_budget(plain)
     exploration.begin_solve(2)
     assert exploration.solve.best and not panel._plot.isHidden()
-    exploration.set_budget(plain // 2)
+    axis = panel._plot.getPlotItem().getAxis("left")
+    assert axis._tickLevels
+    exploration.set_budget(plain // 2)  # and nothing solves for it yet
+    assert not panel._plot.isHidden() and not axis._tickLevels
     exploration.begin_solve(3)
     assert not exploration.solve.best and not panel._plot.isHidden()
     assert panel._best.getData()[0] is None or not len(panel._best.getData()[0])
-    assert not panel._plot.getPlotItem().getAxis("left")._tickLevels  # no figures of the solve before
+    assert not axis._tickLevels  # no figures of the solve before
     exploration.solve.status = "limit"
     exploration.solve_changed.emit()
     assert panel._plot.isHidden()

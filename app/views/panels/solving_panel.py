@@ -137,6 +137,7 @@ class SolvingPanel(Panel):
             self._plotted = None
             for curve in (self._best, self._bound):
                 curve.setData([], [])
+            self._plot.getPlotItem().getAxis("left").setTicks([])
         else:
             elapsed = solve.seconds if solve.seconds is not None else time.monotonic() - solve.started
             self.note.setText(f"{elapsed:.1f} s")
