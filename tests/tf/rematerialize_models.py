@@ -42,7 +42,7 @@ def test_masks_on_predictions_reach_the_metrics() -> None:
             "sgd", "mean_squared_error", weighted_metrics=[keras.metrics.MeanAbsoluteError(name="mae")]
         )
         if planned:
-            within(model, "65%")  # the plain peak is 6.6 to 7.3 MiB: at 80 % all may be kept
+            within(model, "50%")  # the plain peak varies: at 65 % all may be kept
         found.append(model.train_on_batch(tokens, labels, sample_weight=weights, return_dict=True))
         assert not planned or recomputations(model) > 0
     assert found[1] == pytest.approx(found[0], rel=1e-4)
