@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 from app.views.common.widgets import WidgetMixin
@@ -59,6 +59,15 @@ class Link(QPushButton):
         super().__init__()
         self.setObjectName("link")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they were
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (
+            Qt.Key.Key_Return,
+            Qt.Key.Key_Enter,
+        ):  # a plain button hears it on some desktops
+            self.click()
+        else:
+            super().keyPressEvent(event)
 
 
 class ElidedLink(_Elided, Link):

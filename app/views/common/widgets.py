@@ -159,10 +159,13 @@ def ask_source(parent: QWidget, title: str, kinds: str) -> Path | None:
 
 
 def ask_target(parent: QWidget, title: str, suggested: str, kinds: str) -> Path | None:
-    """Ask for a file to write; None: nothing was chosen. A name without an ending gets that of the kind."""
+    """Ask for a file to write; None: nothing was chosen. A name without an ending gets that of the kind, but
+    not that of a file which is there: the dialog did not ask whether to replace it."""
     name, kind = QFileDialog.getSaveFileName(parent, title, suggested, kinds)
     ending = "" if Path(name).suffix else kind.partition("*")[2].partition(" ")[0].rstrip(")")
-    return Path(name + ending) if name else None
+    if not name or Path(name + ending).exists():
+        return Path(name) if name else None
+    return Path(name + ending)
 
 
 def command_button(name: str, run: Callable[[], object] | None = None, text: str = "") -> QPushButton:
