@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-JAX, TENSORFLOW = "jax", "tensorflow"
+JAX, TENSORFLOW, TORCH = "jax", "tensorflow", "torch"
 
 
 @dataclass(frozen=True)

@@ -114,15 +114,15 @@ class Replica(Protocol):
     def predicted(self, steps: Sequence[int]) -> int:
         """Return the bytes that the meter should show."""
 
-    def requests(self, steps: Sequence[int]) -> StepRequests:
-        """Return what a step asks of the allocator, in order."""
+    def requests(self, steps: Sequence[int]) -> StepRequests | None:
+        """Return what a step asks of the allocator, in order; None where the order is all the same to it."""
 
     def before(self, steps: Sequence[int]) -> InitialAllocations:
         """Return what the allocator holds before the step."""
 
 
-class MeteredStep(PlannedStep):
-    """A step whose peak is predicted, then measured."""
+class Measurable(ABC):
+    """What measures schedules, and predicts what their measurement shows."""
 
     @property
     @abstractmethod
@@ -144,6 +144,10 @@ class MeteredStep(PlannedStep):
         """Measure the step again with its ops one after another, if some ran side by side; return the one
         that shows less. Errors and ``within`` are as for ``measure``.
         """
+
+
+class MeteredStep(PlannedStep, Measurable):
+    """A step whose peak is predicted, then measured."""
 
     @property
     @abstractmethod

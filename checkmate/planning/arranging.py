@@ -43,6 +43,8 @@ def _searched(replica: Replica, result: SolveResult, goal: int, seed: int) -> So
     steps, peak = result.require_schedule().steps.tolist(), result.peak_bytes
     for number in range(_ROUNDS):
         requests = replica.requests(steps)
+        if requests is None:
+            break
         found = arrange(
             requests,
             replica.before(steps),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from checkmate.backends.protocol import BudgetSolver, Fitted, MeteredStep, Replica
+from checkmate.backends.protocol import BudgetSolver, Fitted, Measurable, Replica
 from checkmate.errors import BudgetBelowMinimumError, InfeasibleError, StepTooLargeError, VerificationError
 from checkmate.ir import Schedule, SolveResult, SolveStatus
 from checkmate.memory.simulate import simulate
@@ -82,7 +82,7 @@ class BudgetFit:
 
 
 def fit_metered(
-    step: MeteredStep, solver: BudgetSolver, allowed: int, first: SolveResult | None = None
+    step: Measurable, solver: BudgetSolver, allowed: int, first: SolveResult | None = None
 ) -> BudgetFit:
     """Find the schedule for ``allowed`` bytes on the meter by measuring a few; ``first`` before any other.
 

@@ -1,0 +1,167 @@
+"""Measure a step in a process of its own: the plain step, a scheduled one beside it, and ops one by one."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from checkmate.backends.outcomes import difference
+from checkmate.backends.torch.emission import emitted
+from checkmate.backends.torch.graph import Region
+from checkmate.backends.torch.running import Task, op_readings, peak_of, seconds_of
+from checkmate.errors import StepTooLargeError, WorkerDiedError
+from checkmate.ir import Schedule
+from checkmate.processes.own import die_with_parent
+from checkmate.processes.stages import Probe, Teller, probe
+from checkmate.progress import Cancelled, Progress, Report
+
+_LIMIT_S = 3600.0
+_OUT_OF_MEMORY = ("SIGKILL", "MemoryError", "OutOfMemoryError", "can't allocate memory")
+
+
+@dataclass(frozen=True)
+class OpReadings:
+    """By op: the median seconds, and the most bytes that its kernels and outputs held."""
+
+    seconds: Mapping[int, float]
+    bytes: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A scheduled step that ran beside the plain one. ``peak_bytes``: above its inputs. ``bitwise``,
+    ``apart``: how their results and gradients compare, ``apart`` relatively. What needs the plain step is
+    None where that did not run.
+    """
+
+    peak_bytes: int
+    seconds: float
+    plain_seconds: float | None
+    bitwise: bool | None
+    apart: float | None
+
+
+def measure_ops(
+    region: Region, inputs: Sequence[Any], report: Report, cancelled: Cancelled
+) -> tuple[int, OpReadings]:
+    """Return the most bytes that the plain step held above its inputs, and readings of its ops.
+
+    Raises:
+        StepTooLargeError: it does not fit. WorkerDiedError: it cannot be run. CancelledError: the user
+        cancelled.
+    """
+    report(Progress("measure", message="measuring the plain step and its ops"))
+    told = _probed(region, inputs, None, ops=True, cancelled=cancelled)
+    _require(told, "plain", "ops")
+    found = {name: {int(op): value for op, value in each.items()} for name, each in told.found["ops"].items()}
+    return told.found["plain"], OpReadings(**found)
+
+
+def measure_beside(
+    region: Region, inputs: Sequence[Any], schedule: Schedule, what: str, report: Report, cancelled: Cancelled
+) -> Beside:
+    """Return what a scheduled step showed beside the plain one. Errors are those of ``measure_ops``."""
+    report(Progress("run", message=f"measuring the scheduled step{what}"))
+    told = _probed(region, inputs, schedule, ops=False, cancelled=cancelled)
+    if "scheduled" not in told.found and told.stage == "plain":  # the plain step took the process with it
+        told = _probed(region, inputs, schedule, ops=False, cancelled=cancelled, plain=False)
+    _require(told, "scheduled", "seconds")
+    compared, seconds = told.found.get("compared") or {}, told.found["seconds"]
+    return Beside(
+        told.found["scheduled"],
+        seconds["scheduled"],
+        seconds.get("plain"),
+        compared.get("bitwise"),
+        compared.get("apart"),
+    )
+
+
+def _probed(
+    region: Region,
+    inputs: Sequence[Any],
+    schedule: Schedule | None,
+    *,
+    ops: bool,
+    cancelled: Cancelled,
+    plain: bool = True,
+) -> Probe:
+    with tempfile.TemporaryDirectory(prefix="checkmate-") as folder:
+        path = Path(folder) / "task.pt"
+        vals = [node.meta["val"] for node in region.joint.tangents]
+        wanted = {"plain": Schedule.plain(region.graph) if plain else None, "scheduled": schedule}
+        halves = {name: emitted(region, each) for name, each in wanted.items() if each is not None}
+        tasks = {
+            "halves": halves,
+            # Detached, they have none of the attributes that others gave them.
+            "inputs": [each.detach() if isinstance(each, torch.Tensor) else each for each in inputs],
+            "tangents": [(tuple(each.shape), each.dtype, each.device) for each in vals],
+            "device": region.device,
+            "ops": ops,
+            "threads": torch.get_num_threads(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "precision": torch.get_float32_matmul_precision(),
+        }
+        torch.save(tasks, path)
+        return probe([__name__, str(path)], limit_s=_LIMIT_S, cancelled=cancelled)
+
+
+def _require(told: Probe, *stages: str) -> None:
+    for stage in stages:
+        if stage in told.found:
+            continue
+        why = told.errors.get(stage) or told.why() or "it ended without a word"
+        if any(word in f"{why} {told.why()}" for word in _OUT_OF_MEMORY):
+            raise StepTooLargeError(f"the {stage} step does not fit the device's memory: {why}")
+        raise WorkerDiedError(f"the {stage} step could not be run in a process of its own: {why}")
+
+
+def _answer(path: Path) -> None:
+    teller, given = Teller(), dict[str, Any]()
+    outcomes: dict[str, Any] = {}
+
+    def load() -> None:
+        given.update(torch.load(path, weights_only=False))
+        torch.set_num_threads(given["threads"])
+        torch.use_deterministic_algorithms(given["deterministic"])
+        torch.set_float32_matmul_precision(given["precision"])
+
+    def run(name: str) -> int:
+        peak, outcomes[name] = peak_of(task(name))
+        return peak
+
+    def task(name: str) -> Task:
+        return Task(given["halves"][name], given["inputs"], given["tangents"], given["device"])
+
+    def seconds() -> dict[str, float]:
+        return dict(zip(outcomes, seconds_of([task(name) for name in outcomes]), strict=True))
+
+    def ops() -> dict[str, Any]:
+        taken, held = op_readings(task("plain"))
+        return {"seconds": taken, "bytes": held}
+
+    def compare() -> dict[str, Any]:
+        found = difference(outcomes["scheduled"], outcomes["plain"])
+        return {"bitwise": found.bitwise, "apart": found.overall}
+
+    if teller.stage("load", load):
+        for name in given["halves"]:
+            teller.stage(name, partial(run, name))
+        if given["ops"]:
+            teller.stage("ops", ops)
+        else:
+            teller.stage("seconds", seconds)
+        if len(outcomes) > 1:
+            teller.stage("compared", compare)
+    teller.end()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    _answer(Path(sys.argv[1]))

@@ -1,0 +1,152 @@
+"""Run the halves of a step on real tensors: meter them and time them, in a process of its own."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from checkmate.backends.outcomes import Outcome
+from checkmate.backends.torch.emission import Halves
+from checkmate.backends.torch.meter import metered, within_op
+from checkmate.backends.torch.private import boxed
+
+_RUNS, _MOST_RUNS = 3, 20
+_ENOUGH_S = 2.0
+_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A step to run: its halves, and what they are called with. ``tangents``: shape and type of each."""
+
+    halves: Halves
+    inputs: Sequence[Any]
+    tangents: Sequence[tuple[tuple[int, ...], torch.dtype, torch.device]]
+    device: str
+
+    def run(self, forward: Callable[[list[Any]], Any], backward: Callable[[list[Any]], Any]) -> list[Any]:
+        """Return results and gradients. As in training, results and tangents are held meanwhile."""
+        torch.manual_seed(_SEED)
+        given = forward(list(self.inputs))
+        results, saved = list(given[: self.halves.results]), list(given[self.halves.results :])
+        del given
+        tangents = [torch.ones(shape, dtype=kind, device=where) for shape, kind, where in self.tangents]
+        saved += tangents
+        return results + list(backward(saved))
+
+    def compiled(self) -> Callable[[], list[Any]]:
+        forward, backward = boxed(self.halves.forward), boxed(self.halves.backward)
+        return lambda: self.run(forward, backward)
+
+
+def peak_of(task: Task) -> tuple[int, Outcome]:
+    """Run a step; return the most bytes that it held above its inputs, and what it came to."""
+    step = task.compiled()
+    with torch.no_grad():
+        outcome = _outcome(step())
+        _, peaks = metered(task.device, lambda: len(step()))
+    return peaks.whole, outcome
+
+
+def seconds_of(tasks: Sequence[Task]) -> list[float]:
+    """Return the median seconds of each step; they run in turn, so that they find the machine alike."""
+    steps, taken = [task.compiled() for task in tasks], list[list[float]]()
+    with torch.no_grad():
+        started = time.perf_counter()
+        while len(taken) < _RUNS or (len(taken) < _MOST_RUNS and time.perf_counter() - started < _ENOUGH_S):
+            taken.append([_seconds(tasks[0].device, step) for step in steps])
+    return [statistics.median(each) for each in zip(*taken, strict=True)]
+
+
+def _seconds(device: str, work: Callable[[], Any]) -> float:
+    _wait(device)
+    started = time.perf_counter()
+    work()
+    _wait(device)
+    return time.perf_counter() - started
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _outcome(found: Sequence[Any]) -> Outcome:
+    tensors = [each for each in found if isinstance(each, torch.Tensor)]
+    arrays = [_widened(each.detach()).cpu().numpy() for each in tensors]
+    return Outcome(None, [str(number) for number in range(len(arrays))], arrays)
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.dtype is torch.bfloat16 else tensor  # numpy has no bfloat16
+
+
+def op_readings(task: Task) -> tuple[Mapping[int, float], Mapping[int, int]]:
+    """Return the median seconds of each op, and the most bytes that it and its outputs held while it ran."""
+    seconds: dict[int, list[float]] = {}
+    with torch.no_grad():
+        for _ in range(_RUNS):
+            _interpreted(task, lambda op: _Timed(task.device, seconds.setdefault(op, [])))
+        _, peaks = metered(task.device, lambda: _interpreted(task, within_op))
+    of_op = peaks.of_op or _on_gpu(task)
+    return {op: statistics.median(each) for op, each in seconds.items()}, of_op
+
+
+def _interpreted(task: Task, around: Callable[[int], Any]) -> None:
+    halves = task.halves
+    forward = _Interpreter(halves.forward, halves.forward_ops, around)
+    backward = _Interpreter(halves.backward, halves.backward_ops, around)
+    task.run(forward.boxed_run, backward.boxed_run)
+
+
+class _Interpreter(fx.Interpreter):  # type: ignore[misc]  # PyTorch's types are not read
+    def __init__(self, module: fx.GraphModule, ops: Sequence[int], around: Callable[[int], Any]) -> None:
+        super().__init__(module)
+        calls = [node for node in module.graph.nodes if node.op == "call_function"]
+        self._op = dict(zip(calls, ops, strict=True))
+        self._around = around
+
+    def run_node(self, n: fx.Node) -> Any:
+        op = self._op.get(n, -1)
+        if op < 0:
+            return super().run_node(n)
+        with self._around(op):
+            return super().run_node(n)
+
+
+class _Timed:
+    def __init__(self, device: str, readings: list[float]) -> None:
+        self._device, self._readings = device, readings
+
+    def __enter__(self) -> None:
+        _wait(self._device)
+        self._started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        _wait(self._device)
+        self._readings.append(time.perf_counter() - self._started)
+
+
+def _on_gpu(task: Task) -> dict[int, int]:
+    peaks: dict[int, int] = {}
+
+    class Held:
+        def __init__(self, op: int) -> None:
+            self._op = op
+
+        def __enter__(self) -> None:
+            torch.cuda.reset_peak_memory_stats()
+            self._before = torch.cuda.memory_allocated()
+
+        def __exit__(self, *_: object) -> None:
+            peaks[self._op] = torch.cuda.max_memory_allocated() - self._before
+
+    if task.device == "cuda":
+        _interpreted(task, Held)
+    return peaks

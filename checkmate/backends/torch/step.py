@@ -1,0 +1,90 @@
+"""A region as planning sees it: its peak is predicted from its graph, then measured in a fresh process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checkmate.backends.protocol import Fitted, Measurable
+from checkmate.backends.torch.fresh import Beside, OpReadings, measure_beside, measure_ops
+from checkmate.backends.torch.graph import Region
+from checkmate.errors import StepTooLargeError
+from checkmate.ir import CostOrigin, CostUnit, Graph, Schedule, SolveResult
+from checkmate.memory.simulate import simulate
+from checkmate.memory.step_requests import InitialAllocations
+from checkmate.progress import Cancelled, Report
+
+
+@dataclass(frozen=True, eq=False)
+class Measured(Fitted):
+    beside: Beside
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """The meter counts the bytes of the graph's values, in any order of its steps."""
+
+    graph: Graph
+
+    def predicted(self, steps: Sequence[int]) -> int:
+        return simulate(self.graph, Schedule.of(self.graph, list(steps))).peak_bytes
+
+    def requests(self, steps: Sequence[int]) -> None:
+        return None
+
+    def before(self, steps: Sequence[int]) -> InitialAllocations:
+        return InitialAllocations()
+
+
+class RegionStep(Measurable):
+    """A region with the tensors that it is called with. The plain step and its ops are measured when it is
+    made; ``plain_peak`` is None where it does not fit the device, and costs are counted then.
+    """
+
+    def __init__(self, region: Region, inputs: Sequence[Any], report: Report, cancelled: Cancelled) -> None:
+        self.report, self.cancelled, self._inputs = report, cancelled, inputs
+        self.plain_peak: int | None = None  # above its inputs
+        self.readings = OpReadings({}, {})
+        self.region = region
+        with suppress(StepTooLargeError):
+            self.plain_peak, self.readings = measure_ops(region, inputs, report, cancelled)
+            self.region = with_readings(region, self.readings)
+
+    @property
+    def graph(self) -> Graph:
+        return self.region.graph
+
+    @property
+    def plain_bytes(self) -> int:
+        if self.plain_peak is None:
+            return simulate(self.graph, Schedule.plain(self.graph)).peak_bytes
+        return self.graph.fixed_bytes + self.plain_peak
+
+    @property
+    def replica(self) -> Predicted:
+        return Predicted(self.graph)
+
+    def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Measured:
+        schedule = result.require_schedule()
+        found = measure_beside(self.region, self._inputs, schedule, what, self.report, self.cancelled)
+        return Measured(result, self.graph.fixed_bytes + found.peak_bytes, (), found)
+
+    def in_turn(self, fitted: Fitted, within: int) -> Fitted:
+        return fitted  # its ops always run one after another
+
+
+def with_readings(region: Region, readings: OpReadings) -> Region:
+    """Return the region with the seconds of its ops, and with the workspace that they were seen to take.
+    Without readings it stays as it is.
+    """
+    if not readings.seconds:
+        return region
+    graph, ops = region.graph, []
+    for index, op in enumerate(graph.ops):
+        outputs = sum(graph.values[each].bytes for each in op.outputs if graph.values[each].alias_of is None)
+        workspace = max(op.workspace_bytes, readings.bytes.get(index, 0) - outputs)
+        ops.append(replace(op, workspace_bytes=workspace, cost=readings.seconds.get(index, 0.0)))
+    seen = replace(graph, ops=tuple(ops), cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)
+    return region.with_graph(seen)

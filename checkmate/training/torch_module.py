@@ -1,0 +1,135 @@
+"""``backend`` and ``rematerialize``: PyTorch modules whose training steps keep a memory budget.
+
+>>> model = torch.compile(model, backend=checkmate.torch.backend(budget="60%"))
+>>> model = checkmate.torch.rematerialize(model, "60%")  # the same
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import torch
+from torch import fx
+
+from checkmate.arguments import BudgetLike, budget_of, on_miss_of
+from checkmate.backends.torch.emission import emitted
+from checkmate.backends.torch.graph import region_of
+from checkmate.backends.torch.joint import Joint
+from checkmate.backends.torch.private import (
+    aot_autograd,
+    boxed,
+    default_partition,
+    overwritten_inputs,
+    unset_fake_temporarily,
+)
+from checkmate.errors import CheckmateError, UsageError
+from checkmate.fallback import planned, unplanned
+from checkmate.machine.cost_store import plans_folder
+from checkmate.machine.plan_store import PlanStore
+from checkmate.planning.plan_request import PlanRequest, training_solver
+from checkmate.request import OnMiss
+from checkmate.solvers.problem import SolveOptions
+from checkmate.training.torch_planner import RegionPlan, planned_region
+
+Module = TypeVar("Module", bound=torch.nn.Module)
+Halves: TypeAlias = tuple[fx.GraphModule, fx.GraphModule]
+_ATTEMPT_S = 5.0  # there are several solves
+
+
+class Backend:
+    """A backend of ``torch.compile``. Each region and each layout of its inputs has a plan, made before it
+    first runs; ``plans`` are those that were made.
+    """
+
+    def __init__(self, request: PlanRequest) -> None:
+        self._request = request
+        self.plans: list[RegionPlan] = []
+
+    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        compiler = aot_autograd(
+            fw_compiler=_run, bw_compiler=_run, partition_fn=partial(self._partition, list(inputs))
+        )
+        run: Callable[..., Any] = compiler(module, inputs)
+        return run
+
+    def _partition(
+        self,
+        inputs: Sequence[Any],
+        module: fx.GraphModule,
+        joint_inputs: Any,
+        *,
+        num_fwd_outputs: int,
+        **more: Any,
+    ) -> Halves:
+        def make() -> RegionPlan | None:
+            joint = Joint(module, num_fwd_outputs, overwritten_inputs(module))
+            with unset_fake_temporarily(), self._request.progress() as report:
+                return planned_region(region_of(joint), inputs, self._request, report)
+
+        plan = planned(make, self._as_before, self._request.on_miss)
+        if plan is None:
+            halves: Halves = default_partition(module, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)
+            return halves
+        self.plans.append(plan)
+        self._request.tell(plan.sentence)
+        found = emitted(plan.region, plan.schedule)
+        return found.forward, found.backward
+
+    def _as_before(self, error: CheckmateError) -> None:
+        self._request.tell(unplanned(error))
+
+
+def _run(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    return boxed(module)
+
+
+def backend(
+    budget: BudgetLike = "60%",
+    *,
+    on_miss: OnMiss | Literal["closest", "raise"] = "closest",
+    solver: str = "auto",
+    options: SolveOptions | None = None,
+    cache: bool = True,
+    quiet: bool = False,
+) -> Backend:
+    """Return a backend of ``torch.compile`` that keeps training steps within ``budget``.
+
+    The budget is what a compiled region holds at most during forward and backward: parameters, inputs and
+    everything that is computed. It is ``"6GiB"``, bytes, ``"60%"`` of what the plain step was measured to
+    hold, or ``"min"``. The optimizer's state is not counted. Plans are measured in a process of their own
+    before the region first runs, beside the plain step, and their gradients are compared with its bits.
+    ``cache``: they are kept in the user's cache folder, so that a second run starts at once.
+
+    Where no schedule keeps the budget, the one that is least over it is used, and a sentence says by how
+    much. Where a region cannot be planned, it runs as ``aot_eager`` runs it, and the sentence says why.
+    ``on_miss="raise"`` raises an error instead. ``options`` are for the solver, for each of several solves,
+    5 s by default. ``quiet`` means no progress, and no line for each plan, on standard error.
+
+    Raises:
+        UsageError: an argument cannot be read.
+    """
+    return Backend(
+        PlanRequest(
+            budget=budget_of(budget),
+            solver=training_solver(solver, options, _ATTEMPT_S),
+            on_miss=on_miss_of(on_miss),
+            quiet=quiet,
+            store=PlanStore(plans_folder()) if cache else None,
+        )
+    )
+
+
+def rematerialize(model: Module, budget: BudgetLike, **options: Any) -> Module:
+    """Return ``model`` compiled by ``backend(budget, **options)``; training loops stay as they are.
+
+    Each new shape of inputs is a plan of its own (``dynamic=False``).
+
+    Raises:
+        UsageError: ``model`` is no module, or an argument cannot be read.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(f"{model!r} is no torch.nn.Module", hint="pass the module itself, not its output")
+    compiled: Module = torch.compile(model, backend=backend(budget, **options), dynamic=False)
+    return compiled
