@@ -1,4 +1,4 @@
-"""What runs a step: TensorFlow's executor, XLA or JAX. ``RUNNERS`` says what is different with each."""
+"""What runs a step: TensorFlow's executor, XLA, JAX, PyTorch. ``RUNNERS`` says what differs with each."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 JAX, TENSORFLOW, TORCH = "jax", "tensorflow", "torch"
+KERAS_BACKENDS = (TENSORFLOW, JAX)  # whose steps can be scheduled
 
 
 @dataclass(frozen=True)
 class Runner:
     """What runs a step.
 
-    ``backend``: Keras's. ``title``: its name in a sentence. ``code``: module and class of what computes its
-    steps, a ``backends.protocol.Backend``. ``target``: as a user asks for it, where a backend has several.
-    ``by``: the runner in a sentence; empty for the usual one. ``compiled``: XLA compiles the step and says
-    what it takes. ``metered``: an allocator's meter shows the peak; else only XLA
-    tells it. ``environment``: what Keras must be told to use it. ``loading``: how its export is loaded, where
-    the folder has no example of that.
+    ``backend``: Keras's, or ``torch`` for modules of PyTorch. ``title``: its name in a sentence. ``code``:
+    module and class of what computes its steps, a ``backends.protocol.Backend``. ``target``: as a user asks
+    for it, where a backend has several. ``by``: the runner in a sentence; empty for the usual one.
+    ``compiled``: XLA compiles the step and says what it takes. ``metered``: an allocator's meter shows the
+    peak; else only XLA tells it. ``environment``: what Keras must be told to use it. ``loading``: how its
+    export is loaded, where the folder has no example of that.
     """
 
     backend: str
@@ -46,6 +47,7 @@ RUNNERS = (
         environment=f"KERAS_BACKEND={JAX}",
         loading="step.jax-export is for jax.export.deserialize; see export.json",
     ),
+    Runner(TORCH, "PyTorch", ("checkmate.backends.torch.backend", "TorchBackend"), by="by PyTorch"),
 )
 
 

@@ -13,14 +13,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from checkmate.catalog.model_names import is_torch_code
 from checkmate.errors import NoScheduleError
 from checkmate.ir import Graph, Schedule, SolveResult, VerificationReport
-from checkmate.machine.supported import require_backend
+from checkmate.machine.supported import require_backend, require_torch
 from checkmate.memory.simulate import simulate
 from checkmate.memory.step_requests import InitialAllocations, StepRequests
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
-from checkmate.runner import runners_of
+from checkmate.runner import TORCH, runners_of
 from checkmate.units import Budget, format_bytes_up
 
 Way = TypeVar("Way")
@@ -347,7 +348,7 @@ class StepSolver(BudgetSolver, Protocol):
 
 
 class Backend(Protocol):
-    """What computes steps, as Keras is set up: how a request comes to a graph, and to a step. ``attempt_s``:
+    """What computes steps: how a request comes to a graph, and to a step. ``attempt_s``:
     the time limit of a solve, where the user gives none. ``counted``: solves count moves, not seconds, so
     that a step is planned in the same way again.
     """
@@ -383,8 +384,18 @@ class Backend(Protocol):
         """
 
 
-def backend_here() -> Backend:
-    """Return what computes steps here, as Keras is set up, or raise a UsageError."""
-    module, name = runners_of(require_backend())[0].code
+def backend_for(request: ModelRequest) -> Backend:
+    """Return what computes the step of ``request``: PyTorch where that is its code's, else what Keras is set
+    up for.
+
+    Raises:
+        UsageError: that is not installed, or its steps cannot be scheduled.
+    """
+    if is_torch_code(request.model):
+        require_torch(request.model)
+        backend = TORCH
+    else:
+        backend = require_backend()
+    module, name = runners_of(backend)[0].code
     found: Backend = getattr(import_module(module), name)()
     return found

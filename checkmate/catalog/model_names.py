@@ -37,6 +37,24 @@ def is_built_here(spec: str) -> bool:
     return spec.startswith(APPLICATIONS) or find_sample(spec) is not None or ".py:" in spec
 
 
+def is_torch_code(spec: str) -> bool:
+    """Tell whether ``file.py:function`` is PyTorch's: its file imports it, and neither Keras nor JAX."""
+    file_name, colon, _ = spec.rpartition(".py:")
+    if not colon:
+        return False
+    try:
+        tree = ast.parse(Path(f"{file_name}.py").read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return "torch" in names and names.isdisjoint({"keras", "tensorflow", "jax"})
+
+
 def require_application(name: str, known: Sequence[str]) -> None:
     if name in known:
         return

@@ -20,6 +20,7 @@ from checkmate.machine.cost_origin import (
     pace_words,
     reading_words,
 )
+from checkmate.runner import TORCH
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
 
 _XLA = "read from XLA's compiled step"
@@ -54,6 +55,8 @@ def profile_text(graph: Graph, path: Path) -> str:
 def _made_from(graph: Graph) -> str:
     if graph.origin.jax_equations:
         return f"{graph.origin.jax_equations} equations of JAX"
+    if graph.origin.torch_nodes:
+        return f"{graph.origin.torch_nodes} nodes of PyTorch's graph"
     return f"{graph.origin.tensorflow_ops or '?'} TensorFlow ops"
 
 
@@ -110,7 +113,9 @@ def _measured_lines(found: VerificationReport) -> list[str]:
         plain += f" (XLA says {peak['plain_predicted']})"
     lines = [f"  measured peak  {peak['measured']} ({by} {peak['predicted']}); plain step {plain}"]
     if found.peak_bytes.get("reloaded_measured") is not None:
-        lines.append(f"  after reload   {peak['reloaded_measured']}, in a process with TensorFlow alone")
+        lines.append(
+            f"  after reload   {peak['reloaded_measured']}, in a process with {found.runner.title} alone"
+        )
     return [
         *lines,
         f"  measured time  {seconds['measured']} a step (predicted {_predicted(found.seconds)}); "
@@ -146,10 +151,12 @@ def _gradient_lines(found: VerificationReport) -> list[str]:
     apart += f"({worst['name']})"
     if own and not worst["error"]:
         apart = "no difference"
-    same_kernels, usual = "with the same kernels", "with default kernels"
+    same_kernels, usual = " with the same kernels", "with default kernels "
     if found.runner.compiled:
-        same_kernels, usual = "with the same kernels, op by op", "compiled by XLA"
-    lines = [f"{head} {same_kernels}; {usual} {apart}"]
+        same_kernels, usual = " with the same kernels, op by op", "compiled by XLA "
+    if found.runner.backend == TORCH:  # one kernel for each op, in every process
+        same_kernels = usual = ""
+    lines = [f"{head}{same_kernels}; {usual}{apart}"]
     if loss["optimized"] is not None and loss["plain"] is not None:
         lines.append(f"  loss           {loss['optimized']:.6g} (plain {loss['plain']:.6g}){at}")
     return lines

@@ -28,6 +28,7 @@ class Origin:
     fused: bool = False
     tensorflow_ops: int = 0
     jax_equations: int = 0
+    torch_nodes: int = 0
     step_fingerprint: str = ""
     learned_workspace: Mapping[str, Any] = field(default_factory=dict)
     learned_reserves: Mapping[str, Any] = field(default_factory=dict)

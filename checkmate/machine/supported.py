@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from checkmate.errors import UnsupportedVersionError, UsageError
-from checkmate.runner import JAX, RUNNERS, TENSORFLOW, runners_of
+from checkmate.runner import JAX, KERAS_BACKENDS, TENSORFLOW, TORCH, runners_of
 
 OLDEST, NEWEST = (2, 19), (2, 21)  # of TensorFlow, both included
 OLDEST_KERAS = (3, 12)
@@ -85,8 +85,8 @@ def require_backend() -> str:
         UnsupportedVersionError: it is TensorFlow, in a release that is not supported.
     """
     backend = keras_backend()
-    if not runners_of(backend):
-        titles = " and ".join(dict.fromkeys(runner.title for runner in RUNNERS))
+    if backend not in KERAS_BACKENDS:
+        titles = " and ".join(runners_of(each)[0].title for each in KERAS_BACKENDS)
         raise UsageError(
             f"Keras is set up for the backend {backend!r}, but schedules are for {titles}",
             hint="set KERAS_BACKEND=tensorflow, before Keras is imported",
@@ -99,6 +99,15 @@ def require_backend() -> str:
     if backend == TENSORFLOW:
         require_supported()
     return backend
+
+
+def require_torch(model: str) -> None:
+    """Raise a UsageError where ``model`` is PyTorch's, and that is not installed."""
+    if find_spec(TORCH) is None:
+        raise UsageError(
+            f"{model} is code for PyTorch, which is not installed",
+            hint="pip install 'checkmate-explorer[torch]'",
+        )
 
 
 def _configured() -> str:

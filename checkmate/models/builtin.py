@@ -11,7 +11,7 @@ import keras
 
 from checkmate.catalog.model_names import require_application
 from checkmate.errors import LoadError, UsageError
-from checkmate.models.keras_graph import reason
+from checkmate.models.error_text import reason
 
 
 def build_application(name: str, input_shape: tuple[int, ...] | None) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 
 from checkmate.errors import DynamicShapeError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec, random_input
-from checkmate.models.keras_graph import input_structure, inputs_of, producer, readers, reason, walk_layers
+from checkmate.models.error_text import reason
+from checkmate.models.keras_graph import input_structure, inputs_of, producer, readers, walk_layers
 from checkmate.request import ModelRequest
 
 _GIVE_A_BATCH = (

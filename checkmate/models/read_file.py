@@ -25,7 +25,7 @@ from checkmate.catalog.file_kind import HDF5, KERAS, keras_config, model_file_ki
 from checkmate.catalog.keras_2 import KERAS_2, KERAS_2_HINT
 from checkmate.errors import ModelReadError, UnsafeModelError
 from checkmate.models.declared import require_own_data
-from checkmate.models.keras_graph import reason
+from checkmate.models.error_text import reason
 from checkmate.request import ModelRequest
 
 # Errors that Keras, h5py and zipfile were seen to raise for damaged or foreign files.

@@ -9,7 +9,7 @@ import keras
 from keras import layers
 
 from checkmate.errors import UsageError
-from checkmate.models.keras_graph import reason
+from checkmate.models.error_text import reason
 
 Shape = tuple[int, ...]
 

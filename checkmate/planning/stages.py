@@ -1,6 +1,6 @@
 """The stages that run a step.
 
-Names are checked before TensorFlow or JAX is imported, since the import takes seconds.
+Names are checked before TensorFlow, JAX or PyTorch is imported, since the import takes seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from checkmate.arguments import (
     result_of,
     step_budget_of,
 )
-from checkmate.backends.protocol import CostsWanted, backend_here
+from checkmate.backends.protocol import CostsWanted, backend_for
 from checkmate.catalog.model_names import require_named
 from checkmate.formats.files import require_output_folder
 from checkmate.ir import Graph, VerificationReport
@@ -75,7 +75,7 @@ def profile(
     with as_request(model, **step) as request, progress_line(quiet=quiet, report=report) as told:
         require_named(request)
         wanted = CostsWanted(costs, refresh, estimated)
-        return backend_here().profile(request, wanted, report=told, cancelled=cancelled)
+        return backend_for(request).profile(request, wanted, report=told, cancelled=cancelled)
 
 
 def verify(
@@ -189,7 +189,7 @@ def _planning(
         with progress_line(quiet=quiet, report=report) as told:
             if folder is not None:
                 require_output_folder(folder)
-            backend = backend_here()
+            backend = backend_for(request)
             chosen = options or SolveOptions(time_limit_s=backend.attempt_s)
             solver = ScheduleSolver("auto", chosen, told, cancelled, constraints, backend.counted)
             yield StepPlanning(backend.step_of_file(request, read, solved, told, cancelled), solver)
@@ -227,7 +227,7 @@ def run(
     with as_request(model, **step) as request, progress_line(quiet=quiet, report=report) as told:
         require_named(request)
         require_output_folder(folder)
-        backend = backend_here()
+        backend = backend_for(request)
         chosen = options or SolveOptions(time_limit_s=backend.attempt_s)
         schedules = ScheduleSolver(solver, chosen, told, cancelled, counted=backend.counted)
         planned = backend.step(request, allowed, CostsWanted(costs, refresh), schedules)

@@ -7,23 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import fx
 
 from checkmate.arguments import BudgetLike, budget_of, on_miss_of
-from checkmate.backends.torch.emission import emitted
+from checkmate.backends.torch.dynamo import backend_by, joint_of
+from checkmate.backends.torch.emission import Halves, emitted
 from checkmate.backends.torch.graph import region_of
-from checkmate.backends.torch.joint import Joint
-from checkmate.backends.torch.private import (
-    aot_autograd,
-    boxed,
-    default_partition,
-    overwritten_inputs,
-    unset_fake_temporarily,
-)
 from checkmate.errors import CheckmateError, UsageError
 from checkmate.fallback import planned, unplanned
 from checkmate.machine.cost_store import plans_folder
@@ -34,7 +26,6 @@ from checkmate.solvers.problem import SolveOptions
 from checkmate.training.torch_planner import RegionPlan, planned_region
 
 Module = TypeVar("Module", bound=torch.nn.Module)
-Halves: TypeAlias = tuple[fx.GraphModule, fx.GraphModule]
 _ATTEMPT_S = 5.0  # there are several solves
 
 
@@ -45,44 +36,26 @@ class Backend:
 
     def __init__(self, request: PlanRequest) -> None:
         self._request = request
+        self._compiled = backend_by(self._halves)
         self.plans: list[RegionPlan] = []
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        compiler = aot_autograd(
-            fw_compiler=_run, bw_compiler=_run, partition_fn=partial(self._partition, list(inputs))
-        )
-        run: Callable[..., Any] = compiler(module, inputs)
-        return run
+        return self._compiled(module, inputs)
 
-    def _partition(
-        self,
-        inputs: Sequence[Any],
-        module: fx.GraphModule,
-        joint_inputs: Any,
-        *,
-        num_fwd_outputs: int,
-        **more: Any,
-    ) -> Halves:
+    def _halves(self, module: fx.GraphModule, outputs: int, inputs: Sequence[Any]) -> Halves | None:
         def make() -> RegionPlan | None:
-            joint = Joint(module, num_fwd_outputs, overwritten_inputs(module))
-            with unset_fake_temporarily(), self._request.progress() as report:
-                return planned_region(region_of(joint), inputs, self._request, report)
+            with self._request.progress() as report:
+                return planned_region(region_of(joint_of(module, outputs)), inputs, self._request, report)
 
         plan = planned(make, self._as_before, self._request.on_miss)
         if plan is None:
-            halves: Halves = default_partition(module, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)
-            return halves
+            return None
         self.plans.append(plan)
         self._request.tell(plan.sentence)
-        found = emitted(plan.region, plan.schedule)
-        return found.forward, found.backward
+        return emitted(plan.region, plan.schedule)
 
     def _as_before(self, error: CheckmateError) -> None:
         self._request.tell(unplanned(error))
-
-
-def _run(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    return boxed(module)
 
 
 def backend(

@@ -6,7 +6,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from checkmate.models.keras_graph import first_line
+from checkmate.models.error_text import first_line
 
 
 class OfOneSize(keras.layers.Layer):  # type: ignore[misc]

@@ -21,7 +21,7 @@ from checkmate.backends.jax.report import JaxReport
 from checkmate.backends.jax.step import JaxPlan
 from checkmate.errors import ExportError
 from checkmate.formats.files import write_json
-from checkmate.models.keras_graph import first_line
+from checkmate.models.error_text import first_line
 from checkmate.units import format_bytes, format_bytes_apart
 
 STEP_FILE, REPORT_FILE = "step.jax-export", "export.json"

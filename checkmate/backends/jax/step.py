@@ -17,7 +17,7 @@ from checkmate.backends.outcomes import TAKEN_OUT
 from checkmate.backends.protocol import CompiledFit
 from checkmate.errors import NoScheduleError, NotCompiledError, TraceError, UsageError
 from checkmate.ir import Graph, SolveResult
-from checkmate.models.keras_graph import first_line
+from checkmate.models.error_text import first_line
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.units import format_bytes
 

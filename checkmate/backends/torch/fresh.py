@@ -36,50 +36,50 @@ class OpReadings:
 
 @dataclass(frozen=True)
 class Beside:
-    """A scheduled step that ran beside the plain one. ``peak_bytes``: above its inputs. ``bitwise``,
-    ``apart``: how their results and gradients compare, ``apart`` relatively. What needs the plain step is
+    """A scheduled step that ran beside the plain one. ``peak_bytes``: above its inputs. ``loss``: the first
+    result that is one number. ``bitwise``, ``apart``: how results and gradients compare, ``apart`` relatively
+    and overall; ``worst``: which differs most, and by how much of the largest. What needs the plain step is
     None where that did not run.
     """
 
     peak_bytes: int
     seconds: float
-    plain_seconds: float | None
-    bitwise: bool | None
-    apart: float | None
+    loss: float | None
+    plain_seconds: float | None = None
+    plain_loss: float | None = None
+    bitwise: bool | None = None
+    apart: float | None = None
+    worst: tuple[str, float] = ("", 0.0)
 
 
-def measure_ops(
-    region: Region, inputs: Sequence[Any], report: Report, cancelled: Cancelled
+def measure_plain(
+    region: Region, inputs: Sequence[Any], report: Report, cancelled: Cancelled, *, ops: bool = True
 ) -> tuple[int, OpReadings]:
-    """Return the most bytes that the plain step held above its inputs, and readings of its ops.
+    """Return the most bytes that the plain step held above its inputs, and readings of its ``ops`` if wanted.
 
     Raises:
         StepTooLargeError: it does not fit. WorkerDiedError: it cannot be run. CancelledError: the user
         cancelled.
     """
-    report(Progress("measure", message="measuring the plain step and its ops"))
-    told = _probed(region, inputs, None, ops=True, cancelled=cancelled)
-    _require(told, "plain", "ops")
-    found = {name: {int(op): value for op, value in each.items()} for name, each in told.found["ops"].items()}
+    report(Progress("measure", message="measuring the plain step"))
+    told = _probed(region, inputs, None, ops=ops, cancelled=cancelled)
+    _require(told, "plain", *(["ops"] if ops else []))
+    read = told.found.get("ops", {"seconds": {}, "bytes": {}})
+    found = {name: {int(op): value for op, value in each.items()} for name, each in read.items()}
     return told.found["plain"], OpReadings(**found)
 
 
 def measure_beside(
     region: Region, inputs: Sequence[Any], schedule: Schedule, what: str, report: Report, cancelled: Cancelled
 ) -> Beside:
-    """Return what a scheduled step showed beside the plain one. Errors are those of ``measure_ops``."""
+    """Return what a scheduled step showed beside the plain one. Errors are those of ``measure_plain``."""
     report(Progress("run", message=f"measuring the scheduled step{what}"))
     told = _probed(region, inputs, schedule, ops=False, cancelled=cancelled)
     if "scheduled" not in told.found and told.stage == "plain":  # the plain step took the process with it
         told = _probed(region, inputs, schedule, ops=False, cancelled=cancelled, plain=False)
-    _require(told, "scheduled", "seconds")
-    compared, seconds = told.found.get("compared") or {}, told.found["seconds"]
+    _require(told, "scheduled", "told")
     return Beside(
-        told.found["scheduled"],
-        seconds["scheduled"],
-        seconds.get("plain"),
-        compared.get("bitwise"),
-        compared.get("apart"),
+        told.found["scheduled"], **{**told.found["told"], "worst": tuple(told.found["told"]["worst"])}
     )
 
 
@@ -139,26 +139,27 @@ def _answer(path: Path) -> None:
     def task(name: str) -> Task:
         return Task(given["halves"][name], given["inputs"], given["tangents"], given["device"])
 
-    def seconds() -> dict[str, float]:
-        return dict(zip(outcomes, seconds_of([task(name) for name in outcomes]), strict=True))
-
     def ops() -> dict[str, Any]:
         taken, held = op_readings(task("plain"))
         return {"seconds": taken, "bytes": held}
 
-    def compare() -> dict[str, Any]:
-        found = difference(outcomes["scheduled"], outcomes["plain"])
-        return {"bitwise": found.bitwise, "apart": found.overall}
+    def beside() -> dict[str, Any]:
+        seconds = dict(zip(outcomes, seconds_of([task(name) for name in outcomes]), strict=True))
+        found, plain = outcomes["scheduled"], outcomes.get("plain")
+        told = {"seconds": seconds["scheduled"], "loss": found.loss, "worst": ("", 0.0)}
+        if plain is not None:
+            apart = difference(found, plain)
+            told |= {"plain_seconds": seconds["plain"], "plain_loss": plain.loss, "bitwise": apart.bitwise}
+            told |= {"apart": apart.overall, "worst": apart.largest}
+        return told
 
     if teller.stage("load", load):
         for name in given["halves"]:
             teller.stage(name, partial(run, name))
         if given["ops"]:
             teller.stage("ops", ops)
-        else:
-            teller.stage("seconds", seconds)
-        if len(outcomes) > 1:
-            teller.stage("compared", compare)
+        if "scheduled" in outcomes:
+            teller.stage("told", beside)
     teller.end()
 
 

@@ -8,8 +8,8 @@ views and selections of an output are made again wherever they are read.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,8 @@ Storage = int  # the place of its first appearance among all storages
 @dataclass(frozen=True, eq=False)
 class Joint:
     """A joint graph. The first ``forward_outputs`` of its outputs are those of the forward pass. ``written``:
-    numbers of primals over which the caller writes once the forward pass has returned.
+    numbers of primals that get a new value once the forward pass has returned, with the place of that value
+    among the outputs.
 
     Raises:
         TraceError: it has sizes that are known only when it runs.
@@ -33,7 +34,7 @@ class Joint:
 
     module: fx.GraphModule
     forward_outputs: int
-    written: frozenset[int] = frozenset()
+    written: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for node in self.nodes:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd as aot_autograd
-from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, TangentAOTInput
 from torch._functorch.partitioners import default_partition as default_partition
 from torch._prims.rng_prims import run_and_save_rng_state as run_and_save_rng_state
 from torch._prims.rng_prims import run_with_rng_state as run_with_rng_state
@@ -18,30 +18,47 @@ from torch.fx import graph as fx_graph
 from torch.utils._pytree import tree_leaves as tree_leaves
 
 
-def overwritten_inputs(joint: fx.GraphModule) -> frozenset[int]:
-    """Return the numbers of the inputs into which new values are copied after the forward pass."""
+def overwritten_inputs(joint: fx.GraphModule) -> dict[int, int]:
+    """Return the inputs that get a new value after the forward pass: number of input, place of output."""
     (output,) = joint.graph.find_nodes(op="output")
-    described = output.meta.get("desc", ())
-    changed = [each.mutated_input for each in described if isinstance(each, InputMutationAOTOutput)]
-    inputs = joint.graph.find_nodes(op="placeholder")
-    return frozenset(number for number, node in enumerate(inputs) if node.meta.get("desc") in changed)
+    inputs = [node.meta.get("desc") for node in joint.graph.find_nodes(op="placeholder")]
+    return {
+        inputs.index(described.mutated_input): place
+        for place, described in enumerate(output.meta.get("desc", ()))
+        if isinstance(described, InputMutationAOTOutput)
+    }
+
+
+def tangent_places(joint: fx.GraphModule) -> list[int]:
+    """Return, of each tangent in order, the place of the output that it is of."""
+    (output,) = joint.graph.find_nodes(op="output")
+    described = [node.meta.get("desc") for node in joint.graph.find_nodes(op="placeholder")]
+    outputs = list(output.meta.get("desc", ()))
+    return [outputs.index(each.output) for each in described if isinstance(each, TangentAOTInput)]
 
 
 def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
     """Return what runs ``module`` on a list that it empties: each argument dies after its last reader."""
-    made = fx.GraphModule(module, module.graph)
-    if hasattr(fx_graph, "_BoxedCodeGen"):
-        made.graph.set_codegen(fx_graph._BoxedCodeGen())
-        made.recompile()
-        run = made.forward
-    else:
-        run = fx.Interpreter(made).boxed_run
+    run = _with_boxed_code(module).forward
 
     def call(args: list[Any]) -> Any:
         return run(args)
 
     call._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd asks
     return call
+
+
+def boxed_code(module: fx.GraphModule, name: str) -> str:
+    """Return Python code that does what ``boxed`` does, as a function of a list."""
+    found: str = _with_boxed_code(module).code
+    return found.strip().replace("def forward(self, args_list):", f"def {name}(args_list):") + "\n"
+
+
+def _with_boxed_code(module: fx.GraphModule) -> fx.GraphModule:
+    made = fx.GraphModule(module, module.graph)
+    made.graph.set_codegen(fx_graph._BoxedCodeGen())
+    made.recompile()
+    return made
 
 
 def storage_of(tensor: torch.Tensor) -> int:

@@ -49,7 +49,7 @@ def peak_of(task: Task) -> tuple[int, Outcome]:
     """Run a step; return the most bytes that it held above its inputs, and what it came to."""
     step = task.compiled()
     with torch.no_grad():
-        outcome = _outcome(step())
+        outcome = _outcome(task, step())
         _, peaks = metered(task.device, lambda: len(step()))
     return peaks.whole, outcome
 
@@ -77,10 +77,17 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _outcome(found: Sequence[Any]) -> Outcome:
-    tensors = [each for each in found if isinstance(each, torch.Tensor)]
-    arrays = [_widened(each.detach()).cpu().numpy() for each in tensors]
-    return Outcome(None, [str(number) for number in range(len(arrays))], arrays)
+def _outcome(task: Task, found: Sequence[Any]) -> Outcome:
+    count = task.halves.results
+    kinds = [f"result {n}" if n < count else f"gradient {n - count}" for n in range(len(found))]
+    held = [
+        (kind, each.detach())
+        for kind, each in zip(kinds, found, strict=True)
+        if isinstance(each, torch.Tensor)
+    ]
+    numbers = (each for _, each in held[:count] if not each.ndim and each.is_floating_point())
+    loss = next((float(each) for each in numbers), None)
+    return Outcome(loss, [kind for kind, _ in held], [_widened(each).cpu().numpy() for _, each in held])
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:

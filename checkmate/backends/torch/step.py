@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from checkmate.backends.protocol import Fitted, Measurable
-from checkmate.backends.torch.fresh import Beside, OpReadings, measure_beside, measure_ops
+from checkmate.backends.torch.fresh import Beside, OpReadings, measure_beside, measure_plain
 from checkmate.backends.torch.graph import Region
 from checkmate.errors import StepTooLargeError
 from checkmate.ir import CostOrigin, CostUnit, Graph, Schedule, SolveResult
@@ -39,8 +39,9 @@ class Predicted:
 
 
 class RegionStep(Measurable):
-    """A region with the tensors that it is called with. The plain step and its ops are measured when it is
-    made; ``plain_peak`` is None where it does not fit the device, and costs are counted then.
+    """A region with the tensors that it is called with. The plain step is measured when it is made, and its
+    ops, unless their costs are measured ones. Where it does not fit the device, ``plain_peak`` is None, and
+    costs stay as they are.
     """
 
     def __init__(self, region: Region, inputs: Sequence[Any], report: Report, cancelled: Cancelled) -> None:
@@ -49,7 +50,8 @@ class RegionStep(Measurable):
         self.readings = OpReadings({}, {})
         self.region = region
         with suppress(StepTooLargeError):
-            self.plain_peak, self.readings = measure_ops(region, inputs, report, cancelled)
+            known = region.graph.cost_origin is CostOrigin.MEASURED
+            self.plain_peak, self.readings = measure_plain(region, inputs, report, cancelled, ops=not known)
             self.region = with_readings(region, self.readings)
 
     @property

@@ -19,8 +19,8 @@ from checkmate.backends.jax.program import shape_of
 from checkmate.errors import CheckmateError, TraceError, UsageError
 from checkmate.models.arrays import packed
 from checkmate.models.builtin import dtype_policy
+from checkmate.models.error_text import first_line
 from checkmate.models.inputs import Inputs
-from checkmate.models.keras_graph import first_line
 from checkmate.models.losses import Labels
 from checkmate.models.ready import Found, ReadyModel, find_model, make_ready
 from checkmate.models.user_code import other_batch, require_compiled, require_no_options

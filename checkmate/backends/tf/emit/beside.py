@@ -18,7 +18,7 @@ from checkmate.backends.tf.models.model import LoadedModel, ModelLike
 from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.trace.trace import step_function, tracing_once
 from checkmate.models.arrays import packed
-from checkmate.models.keras_graph import first_line
+from checkmate.models.error_text import first_line
 
 Body = Callable[..., dict[str, tf.Tensor]]
 

@@ -24,8 +24,9 @@ from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments, f
 from checkmate.backends.tf.models.model import NO_LABELS, LoadedModel, ModelLike, OwnStep, keras_model
 from checkmate.errors import CheckmateError, DynamicShapeError, JitCompiledError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec
+from checkmate.models.error_text import first_line, reason
 from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
-from checkmate.models.keras_graph import first_line, inputs_of, reason, walk_layers
+from checkmate.models.keras_graph import inputs_of, walk_layers
 from checkmate.models.losses import Labels, describe_labels
 from checkmate.models.user_code import FromCode, other_batch, require_compiled, require_no_options
 from checkmate.request import ModelRequest, Target

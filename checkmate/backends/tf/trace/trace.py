@@ -17,7 +17,7 @@ from checkmate.backends.tf.trace.own_recomputation import fold_recomputation, ma
 from checkmate.backends.tf.trace.walks import execution_order, needed
 from checkmate.errors import TraceError
 from checkmate.ir import Phase
-from checkmate.models.keras_graph import first_line
+from checkmate.models.error_text import first_line
 
 Result = TypeVar("Result")
 

@@ -23,7 +23,7 @@ from checkmate.backends.tf.trace.coarsen import FoldedStep
 from checkmate.backends.tf.xla.tied import XlaEmission, tied_step
 from checkmate.errors import NotCompiledError, ProfileError
 from checkmate.ir import Schedule
-from checkmate.models.keras_graph import first_line
+from checkmate.models.error_text import first_line
 
 _STAGE = "optimized_hlo_proto_serialized"
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
