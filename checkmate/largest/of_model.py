@@ -15,6 +15,7 @@ from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
 from checkmate.largest.scaling import BatchScaling, traced_at_two, with_fixed_bytes
 from checkmate.progress import Cancelled, Report, never, silent
 from checkmate.request import ModelRequest
+from checkmate.runner import TORCH
 from checkmate.solvers.problem import SolveOptions
 
 MEASURE_LIMIT_S = 120.0
@@ -130,6 +131,8 @@ def largest_batch(
     scaling = scaling_of(
         model, batch_size=batch_size, fixed_bytes=fixed_bytes, report=report, cancelled=cancelled
     )
+    if scaling.graph.runner.backend == TORCH:
+        why = why or "a PyTorch step is measured by checkmate run, with this batch"
     asked = options or SolveOptions()
     found = max_batch(
         scaling, budget_bytes, max_overhead=max_overhead, options=asked, report=report, cancelled=cancelled

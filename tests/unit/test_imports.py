@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOLVER_LIBRARIES = {"highspy", "ortools", "pulp", "numba", "scipy"}
 TENSORFLOW = {"tensorflow", "keras", "h5py"}
 QT = {"PySide6", "pyqtgraph", "shiboken6"}
-HEAVY = TENSORFLOW | SOLVER_LIBRARIES | QT | {"jax", "jaxlib"}
+HEAVY = TENSORFLOW | SOLVER_LIBRARIES | QT | {"jax", "jaxlib", "torch"}
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,10 @@ def test_only_the_jax_room_imports_jax() -> None:
     assert users({"jax", "jaxlib"}, "checkmate.backends.jax", "checkmate.training") == []
 
 
+def test_only_the_torch_room_imports_pytorch() -> None:
+    assert users({"torch"}, "checkmate.backends.torch", "checkmate.training") == []
+
+
 def test_only_the_solvers_import_solver_libraries() -> None:
     assert users(SOLVER_LIBRARIES, "checkmate.solvers") == []
 
@@ -258,7 +262,13 @@ def test_the_layers_of_the_window() -> None:
         str(f)
         for f in all_imports()
         if f.top == "checkmate" and within(f.module, "app")
-        if within(f.target, "checkmate.models", "checkmate.backends.tf", "checkmate.backends.jax")
+        if within(
+            f.target,
+            "checkmate.models",
+            "checkmate.backends.tf",
+            "checkmate.backends.jax",
+            "checkmate.backends.torch",
+        )
     ] == []
 
 
@@ -278,6 +288,7 @@ def loaded_by(statement: str) -> set[str]:
         "import checkmate",
         "import checkmate.cli.main",
         "import checkmate.jax",
+        "import checkmate.torch",
         "import checkmate.planning",
         "import checkmate.listing",
         "import checkmate.solvers.registry",

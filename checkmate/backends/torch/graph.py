@@ -156,7 +156,14 @@ class _Maker:
         taken = self.builder.value(f"{node.name}:snapshot", size)
         before = [self.drawn] if random and self.drawn is not None else []
         self.nodes.append(None)
-        self.builder.op(f"{node.name}:snapshot", before, [taken], type="snapshot", recomputable=False)
+        self.builder.op(
+            f"{node.name}:snapshot",
+            before,
+            [taken],
+            type="snapshot",
+            group=self._layer(node),
+            recomputable=False,
+        )
         return taken
 
     def _hand_over(self) -> int:
