@@ -15,7 +15,7 @@ from tests.quick_start import QUICK
 
 SHELL = [block for page in TEXTS for block in blocks(page, "sh")]
 PYTHON = [block for page in TEXTS for block in blocks(page, "python")]
-TRAINS = re.compile("import (jax|keras|tensorflow)")  # they load a backend, trace and train
+TRAINS = re.compile("import (jax|keras|tensorflow|torch)")  # they load a backend, trace and train
 RUNNABLE = [page for page in PAGES if any(block.runs for block in blocks(page, "sh"))]
 
 
@@ -60,6 +60,8 @@ def test_a_pages_commands_run_one_after_the_other(page: Path, tmp_path: Path) ->
 def test_marked_python_runs(block: Block, tmp_path: Path) -> None:
     if "import jax" in block.code:
         pytest.importorskip("jax")  # an extra
+    if "import torch" in block.code:
+        pytest.importorskip("torch")  # an extra
     done = subprocess.run(
         [sys.executable, "-c", block.code], cwd=tmp_path, env=environment(tmp_path), capture_output=True,
         text=True, timeout=300,
