@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,13 +118,10 @@ def traced(loaded: LoadedModule) -> Traced:
     step = torch.compile(_Step(loaded), backend=backend_by(note), dynamic=False)
     state = {name: each.clone() for name, each in loaded.module.named_buffers()}
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), _without_logs():
             step(*loaded.inputs)
     except Exception as error:  # foreign code: the module and the loss
-        raise TraceError(
-            f"the step of {loaded.name!r} could not be traced: {first_line(error)}",
-            hint="run one step without checkmate first",
-        ) from error
+        raise _failed(loaded, error) from error
     for name, each in loaded.module.named_buffers():
         each.copy_(state[name])
     if not found:
@@ -132,6 +130,27 @@ def traced(loaded: LoadedModule) -> Traced:
     ops = tuple(replace(op, group=op.group.removeprefix("module.")) for op in region.graph.ops)
     region = region.with_graph(replace(region.graph, ops=ops))
     return Traced(region, tuple(inputs), _names(loaded, inputs), _regions_note(len(found)))
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Keep PyTorch from logging the traceback of what it raises as well."""
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _failed(loaded: LoadedModule, traced: Exception) -> TraceError:
+    """Return the error of the step itself, if it fails untraced too: PyTorch's own is clearer."""
+    hint = "run one step without checkmate first"
+    try:
+        with torch.no_grad(), redirect_stdout(sys.stderr):
+            _Step(loaded)(*loaded.inputs)
+    except Exception as error:
+        return TraceError(f"the step of {loaded.name!r} fails: {first_line(error)}", hint=hint)
+    return TraceError(f"the step of {loaded.name!r} could not be traced: {first_line(traced)}", hint=hint)
 
 
 def _no_region(loaded: LoadedModule) -> TraceError:
