@@ -16,7 +16,7 @@ from torch import fx
 from torch.utils.flop_counter import flop_registry
 
 from checkmate.backends.torch.joint import Joint, Storage, is_impure, is_random
-from checkmate.backends.torch.private import tree_leaves
+from checkmate.backends.torch.private import traced_forward, tree_leaves
 from checkmate.ir import CostOrigin, CostUnit, Device, Graph, GraphBuilder, Phase
 from checkmate.runner import TORCH
 
@@ -94,15 +94,15 @@ class _Maker:
         return Region(joint, graph, tuple(self.nodes), boundary, self.device)
 
     def _halves(self) -> tuple[list[fx.Node], list[fx.Node]]:
-        """Return the ops before the tangents, in their order, and all others."""
-        joint = self.joint
+        """Return the ops of the forward pass and what its results need, and all others."""
+        joint, forward = self.joint, traced_forward(self.joint.module)
         needed = {each for each in joint.results if isinstance(each, fx.Node)}
         for node in reversed(joint.nodes):
             if node in needed:
                 needed.update(node.all_input_nodes)
         seen_late, early, rest = False, list[fx.Node](), list[fx.Node]()
         for node in joint.ops:
-            seen_late = seen_late or node in joint.late
+            seen_late = seen_late or node in joint.late or node not in forward
             (rest if seen_late and node not in needed else early).append(node)
         return early, rest
 
@@ -180,10 +180,12 @@ class _Maker:
         ]
         self.kept |= set(joint.storages_of(joint.tangents))
         tangents = [self._value(storage, node) for node in joint.tangents for storage in joint.made(node)]
+        # The caller may draw in between: after the forward pass's draws, before the backward pass's.
+        before = [] if self.drawn is None else [self.drawn]
+        self.drawn = self.builder.value(f"{HAND_OVER}:drawn", 0)
+        reads, writes = [*results, *before], [*views, *tangents, self.drawn]
         self.nodes.append(None)
-        return self.builder.op(
-            HAND_OVER, results, [*views, *tangents], type=HAND_OVER, phase=Phase.LOSS, recomputable=False
-        )
+        return self.builder.op(HAND_OVER, reads, writes, type=HAND_OVER, phase=Phase.LOSS, recomputable=False)
 
     def _fixed(self) -> dict[str, int]:
         """The bytes of what the region is called with: parameters, buffers and inputs."""

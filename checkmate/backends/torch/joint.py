@@ -95,7 +95,9 @@ class Joint:
                 # A fake storage lives as long as its node's meta data, so its address is its own.
                 number = known.setdefault(storage_of(tensor), len(known))
                 if number == len(sizes):
-                    sizes.append(tensor.untyped_storage().nbytes())
+                    # A tangent is dense, also where the result is a part of a storage.
+                    whole = node not in self.tangents
+                    sizes.append(tensor.untyped_storage().nbytes() if whole else tensor.nbytes)
                     makers.append(node)
                 found.append(number)
             of_node[node] = tuple(dict.fromkeys(found))

@@ -37,6 +37,13 @@ def tangent_places(joint: fx.GraphModule) -> list[int]:
     return [outputs.index(each.output) for each in described if isinstance(each, TangentAOTInput)]
 
 
+def traced_forward(joint: fx.GraphModule) -> frozenset[fx.Node]:
+    """Return the nodes up to the last that was traced in the forward pass; all, where no node says so."""
+    nodes = list(joint.graph.nodes)
+    tagged = [number for number, node in enumerate(nodes) if node.meta.get("partitioner_tag") == "is_forward"]
+    return frozenset(nodes[: tagged[-1] + 1] if tagged else nodes)
+
+
 def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
     """Return what runs ``module`` on a list that it empties: each argument dies after its last reader."""
     run = _with_boxed_code(module).forward
