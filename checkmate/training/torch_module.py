@@ -1,6 +1,6 @@
 """``backend`` and ``rematerialize``: PyTorch modules whose training steps keep a memory budget.
 
->>> model = torch.compile(model, backend=checkmate.torch.backend(budget="60%"))
+>>> model = torch.compile(model, backend=checkmate.torch.backend(budget="60%"), dynamic=False)
 >>> model = checkmate.torch.rematerialize(model, "60%")  # the same
 """
 
@@ -44,8 +44,9 @@ class Backend:
 
     def _halves(self, module: fx.GraphModule, outputs: int, inputs: Sequence[Any]) -> Halves | None:
         def make() -> RegionPlan | None:
+            region = region_of(joint_of(module, outputs, inputs))
             with self._request.progress() as report:
-                return planned_region(region_of(joint_of(module, outputs)), inputs, self._request, report)
+                return planned_region(region, inputs, self._request, report)
 
         plan = planned(make, self._as_before, self._request.on_miss)
         if plan is None:

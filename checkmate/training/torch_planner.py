@@ -53,7 +53,7 @@ def planned_region(region: Region, inputs: Sequence[Any], request: PlanRequest, 
     """
     key = _key(region, request)
     kept = None if request.store is None else _recalled(region, request.store.look_up(key))
-    if kept is not None:
+    if kept is not None and (kept.peak_bytes <= kept.budget_bytes or request.on_miss is not OnMiss.RAISE):
         return kept
     step = RegionStep(region, inputs, report, never)
     solver = request.solver_for(report)

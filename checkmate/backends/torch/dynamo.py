@@ -54,9 +54,11 @@ def _cut(
     return by_itself
 
 
-def joint_of(module: fx.GraphModule, forward_outputs: int) -> Joint:
-    """Return the joint graph; errors are those of ``Joint``."""
-    return Joint(module, forward_outputs, overwritten_inputs(module))
+def joint_of(module: fx.GraphModule, forward_outputs: int, inputs: Sequence[Any]) -> Joint:
+    """Return the joint graph of what is called with ``inputs``; errors are those of ``Joint``."""
+    joint = Joint(module, forward_outputs, overwritten_inputs(module))
+    joint.require_inputs(inputs)
+    return joint
 
 
 def _run(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:

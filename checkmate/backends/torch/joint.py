@@ -29,7 +29,7 @@ class Joint:
     among the outputs.
 
     Raises:
-        TraceError: it has sizes that are known only when it runs.
+        TraceError: it has sizes that are known only when it runs, or tensors that are no plain ones.
     """
 
     module: fx.GraphModule
@@ -39,6 +39,9 @@ class Joint:
     def __post_init__(self) -> None:
         for node in self.nodes:
             for each in tree_leaves(node.meta.get("val")):
+                if isinstance(each, torch.Tensor) and each.layout is not torch.strided:
+                    kind = str(each.layout).removeprefix("torch.")
+                    raise TraceError(f"{node.name!r} is a tensor of layout {kind}, which is not planned")
                 sizes = tuple(each.shape) if isinstance(each, torch.Tensor) else (each,)
                 if any(isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes):
                     raise TraceError(
@@ -53,6 +56,17 @@ class Joint:
     @cached_property
     def placeholders(self) -> tuple[fx.Node, ...]:
         return tuple(node for node in self.nodes if node.op == "placeholder")
+
+    def require_inputs(self, inputs: Sequence[Any]) -> None:
+        """Raise a TraceError unless the joint graph is called with ``inputs``: AOTAutograd gives it one
+        tensor in place of those that overlap and are written over.
+        """
+        wanted = [_shape(node.meta.get("val")) for node in self.primals]
+        if wanted != [_shape(each) for each in inputs]:
+            raise TraceError(
+                "inputs that share memory are written over, which is not planned",
+                hint="give the model copies of them",
+            )
 
     @cached_property
     def tangents(self) -> tuple[fx.Node, ...]:
@@ -173,6 +187,10 @@ class Joint:
     def storages_of(self, nodes: Sequence[Any]) -> tuple[Storage, ...]:
         found = [storage for node in nodes if isinstance(node, fx.Node) for storage in self.storages(node)]
         return tuple(dict.fromkeys(found))
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None
 
 
 def _tensors(node: fx.Node) -> Iterator[torch.Tensor]:

@@ -111,7 +111,7 @@ def traced(loaded: LoadedModule) -> Traced:
 
     def note(module: fx.GraphModule, outputs: int, inputs: Sequence[Any]) -> None:
         try:
-            found.append((region_of(joint_of(module, outputs), loaded.name), inputs))
+            found.append((region_of(joint_of(module, outputs, inputs), loaded.name), inputs))
         except CheckmateError as error:
             refused.append(error)
 
