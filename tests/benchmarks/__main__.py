@@ -11,6 +11,7 @@ SUBJECTS = {
     "paper": "the Checkmate paper's largest batches and approximation ratios",
     "peers": "Keras's and TensorFlow's own ways to save memory beside ours",
     "solvers": "how near to the best the default solver comes, and how soon",
+    "torch": "PyTorch's own ways to save memory beside ours",
     "training": "the programs of examples/, plain and scheduled",
     "xla": "steps that XLA compiles beside recompute_grad",
 }
