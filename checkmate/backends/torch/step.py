@@ -86,7 +86,8 @@ def with_readings(region: Region, readings: OpReadings) -> Region:
     graph, ops = region.graph, []
     for index, op in enumerate(graph.ops):
         outputs = sum(graph.values[each].bytes for each in op.outputs if graph.values[each].alias_of is None)
-        workspace = max(op.workspace_bytes, readings.bytes.get(index, 0) - outputs)
+        # The plain step, in which they were read, does not put a generator's state aside to draw again.
+        workspace = op.workspace_bytes + max(0, readings.bytes.get(index, 0) - outputs)
         ops.append(replace(op, workspace_bytes=workspace, cost=readings.seconds.get(index, 0.0)))
     seen = replace(graph, ops=tuple(ops), cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)
     return region.with_graph(seen)
