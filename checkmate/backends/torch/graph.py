@@ -22,6 +22,13 @@ from checkmate.runner import TORCH
 
 HAND_OVER = "hand over"
 _BLOCK = {"cuda": 512}  # bytes: what the allocator gives out a multiple of
+_ATEN = torch.ops.aten
+_COUNTED_AS = {  # PyTorch has formulas for the kernels of a GPU only
+    _ATEN._scaled_dot_product_flash_attention_for_cpu: _ATEN._scaled_dot_product_flash_attention,
+    _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: (
+        _ATEN._scaled_dot_product_flash_attention_backward
+    ),
+}
 _STATE_BYTES = {"cpu": 5056, "cuda": 16}  # of a random generator; both are tensors of the host
 
 
@@ -226,7 +233,8 @@ def counted(node: fx.Node) -> float:
     value = node.meta.get("val")
     inputs = [each.meta.get("val") for each in node.all_input_nodes]
     elements = sum(each.numel() for each in tree_leaves([inputs, value]) if isinstance(each, torch.Tensor))
-    formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
+    packet = getattr(node.target, "overloadpacket", None)
+    formula = flop_registry.get(_COUNTED_AS.get(packet, packet))
     if formula is None:
         return float(elements)
     args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), lambda each: each.meta["val"])
