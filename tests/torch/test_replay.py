@@ -34,9 +34,13 @@ SNAPSHOTS = {"noise", "convolutions", "odd draws"}  # they draw, or write over b
 
 
 @pytest.fixture(autouse=True)
-def _no_gradients() -> Iterator[None]:
+def _plainly() -> Iterator[None]:
+    """Without gradients, and on one thread: several would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     with torch.no_grad():
         yield
+    torch.set_num_threads(threads)
 
 
 @cache
