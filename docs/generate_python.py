@@ -25,8 +25,8 @@ _HEAD = """\
 
 Every public name of `checkmate`. `help(checkmate.solve)` has all of its docstring: arguments, units, shapes
 and errors. [Python](../python.md) shows how the names go together. `checkmate.jax` has three more, on
-[a page of its own](../jax.md): `rematerialize`, `profile` and `export`; `checkmate.torch` has `rematerialize` and
-`backend`, on [another](../pytorch.md).
+[a page of its own](../jax.md): `rematerialize`, `profile` and `export`. `checkmate.torch` has `rematerialize`
+and `backend`, on [another](../pytorch.md).
 """
 _GROUPS = {
     "Train within a budget": "rematerialize rematerialize_function train_step",

@@ -42,6 +42,7 @@ def compiled(module: nn.Module) -> nn.Module:
     return torch.compile(module, backend="aot_eager", dynamic=False)
 
 
+@pytest.mark.heavy
 def test_a_seed_decides_all(model: Model) -> None:
     once = train(model, steps=3)
     assert same(once, train(model, steps=3)).difference is None
@@ -70,6 +71,7 @@ def test_activations_are_most_of_the_memory(model: Model) -> None:
     assert 0 < found.left - parameters < 100
 
 
+@pytest.mark.heavy
 def test_compiled_it_trains_the_same(model: Model) -> None:
     counter = CompileCounterWithBackend("aot_eager")
 

@@ -50,7 +50,7 @@ class Halves:
 
 
 def _unpacked_halves(forward: Any, backward: Any, *rest: Any) -> Halves:
-    return Halves(unpacked(forward), unpacked(backward), *rest)
+    return Halves(unpacked(*forward), unpacked(*backward), *rest)
 
 
 def emitted(region: Region, schedule: Schedule) -> Halves:
@@ -136,7 +136,10 @@ class _Half:
     def read(self, node: fx.Node) -> fx.Node:
         """Return the last copy of a node; write one where it is a view, or is in the half before."""
         if node not in self.copies:
-            if self.joint.is_view(node):
+            if node.op == "get_attr":
+                self.copies[node] = self.graph.get_attr(str(node.target))
+                self.copies[node].meta = dict(node.meta)
+            elif self.joint.is_view(node):
                 args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), self.read)
                 self.copies[node] = self._call(node, _RESHAPED.get(node.target, node.target), args, kwargs)
             elif self.before is None:
@@ -175,7 +178,7 @@ class _Half:
 
     def module(self) -> fx.GraphModule:
         self.graph.lint()
-        return fx.GraphModule(torch.nn.Module(), self.graph)
+        return fx.GraphModule(self.joint.module, self.graph)  # which holds the constants
 
     def ops(self) -> tuple[int, ...]:
         return tuple(self.op_of[node] for node in self.graph.nodes if node.op == "call_function")

@@ -32,11 +32,16 @@ def write_step(
     buffers by name, and one batch.
 
     Raises:
-        ExportError: the step is called with something that is no tensor.
+        ExportError: the step is called with something that is no tensor, or holds a constant.
     """
     if not all(isinstance(each, torch.Tensor) for each in inputs):
         raise ExportError("the step is called with values that are no tensors, which a file cannot keep")
     halves, joint = emitted(region, schedule), region.joint
+    if joint.constants:
+        raise ExportError(
+            f"the step holds {str(joint.constants[0].target)!r} as a constant, which is not exported",
+            hint="make it a buffer of the module",
+        )
     facts = {
         "inputs": list(names),
         "trained": [names[place] for place, each in enumerate(joint.gradients) if each is not None],

@@ -28,7 +28,7 @@ _OUT_OF_MEMORY = ("SIGKILL", "MemoryError", "OutOfMemoryError", "can't allocate 
 
 @dataclass(frozen=True)
 class OpReadings:
-    """By op: the median seconds, and the most bytes that its kernels and outputs held."""
+    """By op: the least seconds, and the most bytes that its kernels and outputs held."""
 
     seconds: Mapping[int, float]
     bytes: Mapping[int, int]

@@ -195,9 +195,10 @@ class _Maker:
         return self.builder.op(HAND_OVER, reads, writes, type=HAND_OVER, phase=Phase.LOSS, recomputable=False)
 
     def _fixed(self) -> dict[str, int]:
-        """The bytes of what the region is called with: parameters, buffers and inputs."""
+        """The bytes of what the region is called with: parameters, buffers and inputs; with its constants."""
         joint = self.joint
-        sizes = (joint.storage_bytes[each] for each in joint.storages_of(joint.primals))
+        fixed = joint.storages_of([*joint.primals, *joint.constants])
+        sizes = (joint.storage_bytes[each] for each in fixed)
         return {"parameters, buffers and inputs": sum(map(self._rounded, sizes))}
 
     def _rounded(self, size: int) -> int:

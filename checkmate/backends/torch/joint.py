@@ -86,6 +86,11 @@ class Joint:
         """The primals that hold something else when the backward pass runs."""
         return frozenset(self.primals[number] for number in self.written)
 
+    @cached_property
+    def constants(self) -> tuple[fx.Node, ...]:
+        """The tensors that the graph itself holds."""
+        return tuple(node for node in self.nodes if node.op == "get_attr")
+
     @property
     def results(self) -> tuple[Any, ...]:
         """What the forward pass returns: nodes, or constants."""
@@ -137,8 +142,6 @@ class Joint:
         return tuple(node for node in self.nodes if self._computes(node))
 
     def _computes(self, node: fx.Node) -> bool:
-        if node.op == "get_attr":
-            raise TraceError(f"the step holds {node.target!r} as a constant, which is not planned")
         if node.op != "call_function" or node.target is operator.getitem:
             return False
         return bool(self.made(node)) or not self.storages(node) or is_impure(node)

@@ -25,12 +25,14 @@ class _OfTorch:
     name: str
 
 
-def packed(module: fx.GraphModule) -> list[tuple[Any, ...]]:
-    """Return each node: kind, name, target, arguments."""
-    return [
+def packed(module: fx.GraphModule) -> tuple[list[tuple[Any, ...]], dict[str, torch.Tensor]]:
+    """Return of each node its kind, name, target and arguments, and the constants by name."""
+    nodes = [
         (node.op, node.name, *map_aggregate((node.target, node.args, dict(node.kwargs)), _named))
         for node in module.graph.nodes
     ]
+    held = {node.target: getattr(module, node.target) for node in module.graph.find_nodes(op="get_attr")}
+    return nodes, held
 
 
 def _named(each: Any) -> Any:
@@ -45,7 +47,7 @@ def _named(each: Any) -> Any:
     return each
 
 
-def unpacked(nodes: list[tuple[Any, ...]]) -> fx.GraphModule:
+def unpacked(nodes: list[tuple[Any, ...]], held: dict[str, torch.Tensor]) -> fx.GraphModule:
     graph, known = fx.Graph(), dict[str, fx.Node]()
 
     def found(each: Any) -> Any:
@@ -56,4 +58,4 @@ def unpacked(nodes: list[tuple[Any, ...]]) -> fx.GraphModule:
     for kind, name, *rest in nodes:
         target, args, kwargs = map_aggregate(tuple(rest), found)
         known[name] = graph.create_node(kind, target, tuple(args), dict(kwargs), name=name)
-    return fx.GraphModule(torch.nn.Module(), graph)
+    return fx.GraphModule(held, graph)

@@ -95,14 +95,14 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def op_readings(task: Task) -> tuple[Mapping[int, float], Mapping[int, int]]:
-    """Return the median seconds of each op, and the most bytes that it and its outputs held while it ran."""
+    """Return the least seconds of each op, and the most bytes that it and its outputs held while it ran."""
     seconds: dict[int, list[float]] = {}
     with torch.no_grad():
         for _ in range(_RUNS):
             _interpreted(task, lambda op: _Timed(task.device, seconds.setdefault(op, [])))
         _, peaks = metered(task.device, lambda: _interpreted(task, within_op))
     of_op = peaks.of_op or _on_gpu(task)
-    return {op: statistics.median(each) for op, each in seconds.items()}, of_op
+    return {op: min(each) for op, each in seconds.items()}, of_op
 
 
 def _interpreted(task: Task, around: Callable[[int], Any]) -> None:
