@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from tables import Facts, records, rivals
+from tables import Facts, records, rivals, torch_rivals
 
 _NETWORKS = ("vgg16 b4", "resnet50 b8", "unet_small b4")
 
@@ -17,6 +17,7 @@ def readme_rows(results: Path) -> Iterator[tuple[str, str, str]]:
     yield _on_a_cpu(_read(results, "records/four-models"))
     yield _on_a_gpu(_read(results, "records/run-gpu"))
     yield _peers(_read(results, "records/peers"))
+    yield _torch_peers(_read(results, "torch/peers-cpu"))
     yield _fidelity(_read(results, "fidelity-eigen")["summary"])
     yield _largest_batch(_read(results, "paper-batches"))
 
@@ -59,6 +60,23 @@ def _peers(facts: Facts) -> tuple[str, str, str]:
         f"{len(pairs)} runs of `tf.recompute_grad`, `keras.remat` and others on three networks, and our "
         "schedules in no more memory than each",
         f"theirs take {theirs:.1f} % more time in the median, ours {ours:.1f} %",
+        "measured",
+    )
+
+
+def _torch_peers(facts: Facts) -> tuple[str, str, str]:
+    pairs = list(torch_rivals(facts))
+    theirs, ours = (
+        statistics.median(100 * float(row["seconds_over_plain"]) for row in rows)
+        for rows in ([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    )
+    models = len({row["model"] for row, *_ in pairs})
+    wrong = sum(not row["gradients_bitwise"] for row, *_ in pairs)
+    return (
+        f"{len(pairs)} runs of PyTorch's `activation_memory_budget` and checkpointing on {models} models, "
+        "and our schedules in no more memory than each",
+        f"theirs take {theirs:.0f} % more time than eager in the median, ours {ours:.0f} %; {wrong} of "
+        "theirs have other gradients (dropout is drawn again), none of ours",
         "measured",
     )
 

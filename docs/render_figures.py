@@ -31,6 +31,7 @@ VIEWS: dict[str, Callable[[tables.Facts], str]] = {
     "xla/steps": ways("plain", "60 %", "30 %", "recompute_grad, blocks", "recompute_grad, √n layers"),
     "jax/keras-cpu": ways("plain", "60 %", "30 %", "keras.remat", "keras.remat, memory scheduler"),
     "jax/h200": ways("plain", "75 %", "60 %", "45 %", "30 %", "nothing_saveable", "dots_saveable"),
+    "torch/peers-cpu": tables.torch_peers,
     "training/programs": tables.programs,
     "training/same_kernels": tables.same_bits,
 }

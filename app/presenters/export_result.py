@@ -14,7 +14,7 @@ from app.state.knowledge import ListedSchedule
 from checkmate.ir import Graph, Schedule
 from checkmate.machine.fault_report import this_machine
 from checkmate.memory.simulate import simulate
-from checkmate.runner import JAX, Runner, runner_of
+from checkmate.runner import JAX, TORCH, Runner, runner_of
 from checkmate.units import Budget, format_bytes, format_bytes_enough, format_overhead, format_seconds, plural
 
 _CHUNKS = 1.1  # what an allocator may add to the requested bytes, if no profile has measured it
@@ -156,6 +156,12 @@ def _python(report: Mapping[str, Any], runner: Runner, directory: Path) -> tuple
             "import jax, jax.export, pathlib",
             f"read = jax.export.deserialize(pathlib.Path({str(step)!r}).read_bytes())",
             f"step = jax.jit(read.call, donate_argnums={donated})  # it takes what export.json says",
+        )
+    if runner.backend == TORCH:
+        return (
+            f"import sys; sys.path.insert(0, {str(directory)!r}); from step import load, step",
+            f"state, batch = load({str(directory / 'tensors.pt')!r})  # parameters and buffers by name",
+            "step(state, *batch)[0].backward()  # train_example.py trains some steps",
         )
     batches = f"batches of {report['batch_size']}" if report["batch_size"] else "batches"
     return (

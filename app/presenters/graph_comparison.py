@@ -17,6 +17,7 @@ from app.presenters.wording import batch_text
 from app.state.knowledge import ListedSchedule
 from checkmate.ir import CostOrigin, Graph
 from checkmate.machine.cost_origin import cost_text
+from checkmate.runner import TORCH
 from checkmate.units import format_bytes, plural
 
 FACTS = ("", "A", "B", "B against A")
@@ -204,6 +205,8 @@ def _types(graph: Graph) -> str:
 
 
 def _target(graph: Graph) -> str:
+    if graph.runner.backend == TORCH:
+        return graph.runner.title
     if not graph.origin.target:
         return "not said"
     return "XLA" if graph.runner.compiled else "TensorFlow's executor"

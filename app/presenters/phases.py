@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from checkmate.runner import Runner
+from checkmate.runner import TORCH, Runner
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Phase:
 
 
 PROFILE = (
-    Phase("Start TensorFlow and load the model", ("load",)),
+    Phase("Load the model", ("load",)),
     Phase("Trace the training step", ("trace",)),
     Phase("Fold it into a graph", ("fold",)),
     Phase("Measure every op on this device", ("measure",)),
@@ -31,12 +31,15 @@ _WRITE = (  # it is compared and saved at the same time
     Phase("Compare gradients, write the SavedModel", ("verify", "export")),
     Phase("Reload and measure it, with TensorFlow alone", ("reload",)),
 )
+_HALVES = Phase("Write the two halves, and run them again", ("export",))
 _JAX = Phase("Run it beside the plain step", ("verify",)), Phase("Write it, read it again", ("export",))
 
 
 def export_phases(runner: Runner) -> tuple[Phase, ...]:
     if not runner.metered:
         return (*_BEGIN, _COMPILE, *_JAX)
+    if runner.backend == TORCH:
+        return (*_BEGIN, _PLAIN, _SOLVE, _RUN, _HALVES)
     middle = (_COMPILE, _PLAIN, _RUN) if runner.compiled else (_PLAIN, _SOLVE, _RUN)
     return (*_BEGIN, *middle, *_WRITE)
 

@@ -14,7 +14,7 @@ from checkmate.ir import CostOrigin, CostUnit, Graph
 from checkmate.machine.cost_origin import doubt_words, elsewhere_words, origin_words
 from checkmate.machine.supported import keras_backend
 from checkmate.progress import FillState
-from checkmate.runner import JAX
+from checkmate.runner import JAX, TORCH
 from checkmate.units import format_bytes, plural
 
 _TYPED = ("checkmate", "pip", "dask")  # commands, which keep their case
@@ -42,7 +42,7 @@ def why_other_backend(graph: Graph) -> str:
     """Empty if the step can be run here: the window's processes inherit its Keras backend."""
     here = keras_backend()
     needed = graph.runner.backend
-    if needed == here or JAX not in (needed, here):
+    if needed in (here, TORCH) or JAX not in (needed, here):
         return ""
     whose = "JAX's" if needed == JAX else "not JAX's"
     return f"This step is {whose}. Start the window with KERAS_BACKEND={needed} to export it."

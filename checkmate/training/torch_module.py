@@ -55,6 +55,17 @@ class Backend:
         self._request.tell(plan.sentence)
         return emitted(plan.region, plan.schedule)
 
+    def name_what_is_not_traced(self, model: torch.nn.Module) -> None:
+        """Say which layers ``torch.compile`` leaves out, together with the ``forward`` that calls them."""
+        named = [name for name, each in model.named_modules() if isinstance(each, torch.nn.RNNBase)]
+        if named and not torch._dynamo.config.allow_rnn:
+            layer = f"nn.{type(model.get_submodule(named[0])).__name__}"
+            where = f" ({named[0]})" if named[0] else ""
+            self._request.tell(
+                f"torch.compile does not trace {layer}{where}, nor the rest of the forward that calls it: "
+                "nothing is planned there"
+            )
+
     def _as_before(self, error: CheckmateError) -> None:
         self._request.tell(unplanned(error))
 
@@ -78,7 +89,8 @@ def backend(
 
     Where no schedule keeps the budget, the one that is least over it is used, and a sentence says by how
     much. Where a region cannot be planned, it runs as ``aot_eager`` runs it, and the sentence says why.
-    ``on_miss="raise"`` raises an error instead. ``options`` are for the solver, for each of several solves,
+    ``on_miss="raise"`` raises an error instead, which PyTorch wraps in its ``BackendCompilerFailed``
+    (``inner_exception``). ``options`` are for the solver, for each of several solves,
     5 s by default. ``quiet`` means no progress, and no line for each plan, on standard error.
 
     Raises:
@@ -105,5 +117,7 @@ def rematerialize(model: Module, budget: BudgetLike, **options: Any) -> Module:
     """
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"{model!r} is no torch.nn.Module", hint="pass the module itself, not its output")
-    compiled: Module = torch.compile(model, backend=backend(budget, **options), dynamic=False)
+    made = backend(budget, **options)
+    made.name_what_is_not_traced(model)
+    compiled: Module = torch.compile(model, backend=made, dynamic=False)
     return compiled

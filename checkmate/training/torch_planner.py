@@ -161,6 +161,8 @@ def _key(region: Region, request: PlanRequest) -> str:
         torch.__version__,
         checkmate.__version__,
         torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
         torch.cuda.get_device_name() if region.device == "cuda" else processor_name(),
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -92,9 +92,9 @@ def _time(ways: Sequence[Way], rows: Sequence[Row]) -> None:
     while len(taken) < _LEAST_ROUNDS or time.perf_counter() - started < _ROUNDS_S:
         taken.append([way.seconds() for way in ways])
     for number, row in enumerate(rows):
-        row["seconds"] = [each[number] for each in taken]
         # Whatever else the machine does only adds time: the least of each is compared.
-        row["seconds_over_plain"] = min(row["seconds"]) / min(rows[0]["seconds"]) - 1
+        row["seconds"] = min(each[number] for each in taken)
+        row["seconds_over_plain"] = row["seconds"] / rows[0]["seconds"] - 1
 
 
 def within(rows: Sequence[Row], peak: int) -> list[Row | None]:

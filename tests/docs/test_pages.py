@@ -19,7 +19,9 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"`((?:app|checkmate|tests|docs|resources)/[\w/.-]+)`")
 
 
-@pytest.mark.parametrize("script", ["generate_commands.py", "generate_python.py", "render_figures.py"])
+@pytest.mark.parametrize(
+    "script", ["generate_commands.py", "generate_python.py", "render_figures.py", "torch_picture.py"]
+)
 def test_generated_pages_are_up_to_date(script: str) -> None:
     done = subprocess.run(
         [sys.executable, str(DOCS / script), "--check"], env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -126,9 +126,9 @@ class Torn(Joint):
 
     @cached_property
     def _found(self) -> Any:
-        true_of, true_bytes, true_makers = Joint.__dict__["_found"].func(self)
+        true_of, true_first = Joint.__dict__["_found"].func(self)
         of: dict[fx.Node, tuple[int, ...]] = {}
-        sizes, makers = list(true_bytes), list(true_makers)
+        first = list(true_first)
 
         def inherited(node: fx.Node, storage: int) -> int:
             for each in node.all_input_nodes:
@@ -139,16 +139,15 @@ class Torn(Joint):
         for node in self.nodes:
             if f"aten.{self.torn}." in str(node.target):
                 parts = node.meta["val"] if isinstance(node.meta["val"], list | tuple) else [node.meta["val"]]
-                of[node] = tuple(range(len(sizes), len(sizes) + len(parts)))
-                sizes += [each.numel() * each.element_size() for each in parts]
-                makers += [node] * len(parts)
+                of[node] = tuple(range(len(first), len(first) + len(parts)))
+                first += [(node, torch.empty_like(each)) for each in parts]  # with a storage of its own
             elif node.target is operator.getitem and f"aten.{self.torn}." in str(node.args[0].target):
                 of[node] = (of[node.args[0]][node.args[1]],)
             else:
                 of[node] = tuple(
-                    each if true_makers[each] is node else inherited(node, each) for each in true_of[node]
+                    each if true_first[each][0] is node else inherited(node, each) for each in true_of[node]
                 )
-        return of, tuple(sizes), tuple(makers)
+        return of, tuple(first)
 
 
 def torn(name: str, target: str) -> Region:

@@ -433,3 +433,10 @@ def test_draws_outside_of_the_region_are_the_same(make: Callable[[], nn.Module])
             loss.backward()
         found.append([*losses, *gradients(module), torch.rand(3)])
     assert equal(*found)
+
+
+def test_recurrent_layers_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    module = nn.Sequential(nn.LSTM(4, 4, num_layers=2))
+    checkmate.torch.rematerialize(module, BUDGET)
+    (sentence,) = sentences(capsys)
+    assert sentence.startswith("torch.compile does not trace nn.LSTM (0)")

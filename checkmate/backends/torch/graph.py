@@ -65,8 +65,7 @@ def device_of(joint: Joint) -> str:
     """Return the type of device that holds most of the step's bytes."""
     total: dict[str, int] = {}
     for storage, size in enumerate(joint.storage_bytes):
-        value = joint.maker(storage).meta["val"]
-        kind = next(each.device.type for each in tree_leaves(value) if isinstance(each, torch.Tensor))
+        kind = joint.first_tensor(storage).device.type
         total[kind] = total.get(kind, 0) + size
     return max(total, key=lambda kind: total[kind], default="cpu")
 
@@ -90,8 +89,9 @@ class _Maker:
         boundary = self._hand_over()
         for node in rest:
             self._op(node)
+        fixed = self._fixed()
         graph = self.builder.build(
-            fixed_bytes=sum(fixed.values()) if (fixed := self._fixed()) else 0,
+            fixed_bytes=sum(fixed.values()),
             fixed=fixed,
             device=Device(self.device, "gpu" if self.device == "cuda" else self.device),
             cost_unit=CostUnit.FLOP,
@@ -136,11 +136,7 @@ class _Maker:
         )
 
     def _value(self, storage: Storage, node: fx.Node) -> int:
-        tensor = next(
-            each
-            for each in tree_leaves(node.meta["val"])
-            if isinstance(each, torch.Tensor) and storage in self.joint.storages(node)
-        )
+        tensor = self.joint.first_tensor(storage)
         self.values[storage] = self.builder.value(
             f"{node.name}:{len(self.builder.values)}",
             self._rounded(self.joint.storage_bytes[storage]),

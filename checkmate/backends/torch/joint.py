@@ -102,35 +102,38 @@ class Joint:
         return self.outputs[self.forward_outputs :]
 
     @cached_property
-    def _found(self) -> tuple[dict[fx.Node, tuple[Storage, ...]], tuple[int, ...], tuple[fx.Node, ...]]:
-        """The storages of each node, the bytes of all storages, and who made them."""
+    def _found(self) -> tuple[dict[fx.Node, tuple[Storage, ...]], tuple[tuple[fx.Node, torch.Tensor], ...]]:
+        """The storages of each node; of each storage who makes it, and its first tensor."""
         known: dict[int, Storage] = {}
         of_node: dict[fx.Node, tuple[Storage, ...]] = {}
-        sizes: list[int] = []
-        makers: list[fx.Node] = []
+        first: list[tuple[fx.Node, torch.Tensor]] = []
         for node in self.nodes:
             found: list[Storage] = []
             for tensor in _tensors(node):
                 # A fake storage lives as long as its node's meta data, so its address is its own.
                 number = known.setdefault(storage_of(tensor), len(known))
-                if number == len(sizes):
-                    # A tangent is dense, also where the result is a part of a storage.
-                    whole = node not in self.tangents
-                    sizes.append(tensor.untyped_storage().nbytes() if whole else tensor.nbytes)
-                    makers.append(node)
+                if number == len(first):
+                    first.append((node, tensor))
                 found.append(number)
             of_node[node] = tuple(dict.fromkeys(found))
-        return of_node, tuple(sizes), tuple(makers)
+        return of_node, tuple(first)
 
     def storages(self, node: fx.Node) -> tuple[Storage, ...]:
         return self._found[0][node]
 
-    @property
+    @cached_property
     def storage_bytes(self) -> tuple[int, ...]:
-        return self._found[1]
+        # A tangent is dense, also where the result is a part of a storage.
+        return tuple(
+            tensor.nbytes if node in self.tangents else tensor.untyped_storage().nbytes()
+            for node, tensor in self._found[1]
+        )
 
     def maker(self, storage: Storage) -> fx.Node:
-        return self._found[2][storage]
+        return self._found[1][storage][0]
+
+    def first_tensor(self, storage: Storage) -> torch.Tensor:
+        return self._found[1][storage][1]
 
     def made(self, node: fx.Node) -> tuple[Storage, ...]:
         """Return the storages that a node makes."""
