@@ -47,10 +47,6 @@ class Region:
     def with_graph(self, graph: Graph) -> Region:
         return replace(self, graph=graph)
 
-    @property
-    def index(self) -> Mapping[fx.Node, int]:
-        return {node: index for index, node in enumerate(self.nodes) if node is not None}
-
 
 def region_of(joint: Joint, name: str = "step") -> Region:
     """Return the region of a joint graph, at counted costs.
