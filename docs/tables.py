@@ -286,6 +286,7 @@ _NAMES = {
     "keras": "Keras",
     "kernels": "kernels",
     "jax": "JAX",
+    "torch": "PyTorch",
     "cuda": "CUDA",
     "driver": "driver",
     "equinox": "Equinox",
