@@ -24,7 +24,17 @@ from checkmate.machine.device_memory import ask_for_table
 from checkmate.machine.processor import processor_name
 from checkmate.machine.supported import TENSORFLOWS, versions
 
-_LIBRARIES = (*TENSORFLOWS, "keras", "jax", "jaxlib", "torch", "numpy", "highspy", "numba", "PySide6-Essentials")
+_LIBRARIES = (
+    *TENSORFLOWS,
+    "keras",
+    "jax",
+    "jaxlib",
+    "torch",
+    "numpy",
+    "highspy",
+    "numba",
+    "PySide6-Essentials",
+)
 _ASK_S = 3.0
 
 
