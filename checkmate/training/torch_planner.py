@@ -21,6 +21,7 @@ from checkmate.machine.processor import processor_name
 from checkmate.memory.check import check
 from checkmate.planning.metered import fit_metered
 from checkmate.planning.plan_request import PlanRequest
+from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.planning.solving import least_memory
 from checkmate.progress import Report, never
 from checkmate.request import OnMiss
@@ -60,12 +61,21 @@ def planned_region(region: Region, inputs: Sequence[Any], request: PlanRequest, 
     allowed = (
         request.budget.resolve(keep_everything_peak=step.plain_bytes, minimum=0) or _least(step).budget_bytes
     )
-    why = ""
+    measured, why = _closest(step, solver, allowed, request.on_miss)
+    plan = _plan(step, measured, allowed, why if measured.expected_bytes > allowed else "")
+    if request.store is not None:
+        request.store.keep(key, _to_keep(step, plan))
+    return plan
+
+
+def _closest(step: RegionStep, solver: ScheduleSolver, allowed: int, on_miss: OnMiss) -> tuple[Measured, str]:
+    """Return the schedule that was measured closest to what is allowed, and why none keeps it, if so."""
+    why = "; no schedule was found that keeps it, which is no proof"
     try:
         found = fit_metered(step, solver, allowed)
-        measured = found.require_fit() if request.on_miss is OnMiss.RAISE else found.measured
+        measured = found.require_fit() if on_miss is OnMiss.RAISE else found.measured
     except InfeasibleError as error:
-        if request.on_miss is OnMiss.RAISE:
+        if on_miss is OnMiss.RAISE:
             raise
         measured, why = None, f"; {error}"
     if measured is None:
@@ -73,10 +83,7 @@ def planned_region(region: Region, inputs: Sequence[Any], request: PlanRequest, 
         cheapest = solver.solve(step.graph, least.budget_bytes, start=least.schedule)
         measured = step.measure(cheapest, " that takes the least memory")
     assert isinstance(measured, Measured)
-    plan = _plan(step, measured, allowed, why)
-    if request.store is not None:
-        request.store.keep(key, _to_keep(step, plan))
-    return plan
+    return measured, why
 
 
 def _least(step: RegionStep) -> SolveResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,13 +54,13 @@ def peak_of(task: Task) -> tuple[int, Outcome]:
 
 
 def seconds_of(tasks: Sequence[Task]) -> list[float]:
-    """Return the median seconds of each step; they run in turn, so that they find the machine alike."""
+    """Return the least seconds of each step: what else the machine does only adds time. They run in turn."""
     steps, taken = [task.compiled() for task in tasks], list[list[float]]()
     with torch.no_grad():
         started = time.perf_counter()
         while len(taken) < _RUNS or (len(taken) < _MOST_RUNS and time.perf_counter() - started < _ENOUGH_S):
             taken.append([_seconds(tasks[0].device, step) for step in steps])
-    return [statistics.median(each) for each in zip(*taken, strict=True)]
+    return [min(each) for each in zip(*taken, strict=True)]
 
 
 def _seconds(device: str, work: Callable[[], Any]) -> float:
