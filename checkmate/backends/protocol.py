@@ -385,8 +385,8 @@ class Backend(Protocol):
 
 
 def backend_for(request: ModelRequest) -> Backend:
-    """Return what computes the step of ``request``: PyTorch where that is its code's, else what Keras is set
-    up for.
+    """Return the backend of ``request``: PyTorch's for a file of PyTorch code, else the one of Keras's
+    backend.
 
     Raises:
         UsageError: that is not installed, or its steps cannot be scheduled.

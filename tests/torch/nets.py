@@ -18,11 +18,22 @@ class Block(nn.Module):
         return x + nn.functional.gelu(self.linear(self.norm(x)))
 
 
+class Net(nn.Module):
+    """It reads its last input first, and one of the three not at all."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(Block(width) for _ in range(6)), nn.Linear(width, 4))
+
+    def forward(self, unread: torch.Tensor, scale: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x) * scale
+
+
 def net(batch_size: int = 32, width: int = 64) -> tuple[Any, ...]:
     torch.manual_seed(0)
-    module = nn.Sequential(*(Block(width) for _ in range(6)), nn.Linear(width, 4))
-    labels = torch.arange(256 * batch_size) % 4
-    return module, torch.randn(256 * batch_size, width), lambda x: nn.functional.cross_entropy(x, labels)
+    rows = 256 * batch_size
+    labels, inputs = torch.arange(rows) % 4, (torch.ones(3), torch.rand(rows, 1), torch.randn(rows, width))
+    return Net(width), inputs, lambda x: nn.functional.cross_entropy(x, labels)
 
 
 def wider() -> tuple[Any, ...]:

@@ -56,10 +56,11 @@ missing, unexpected = net.load_state_dict(
     {name: each for name, each in given.items() if " " not in name}, strict=False
 )
 assert not missing and not unexpected, (missing, unexpected)
-found = loss(net(given["input 0"])).item()
+batch = inputs[0], given["input 1"], given["input 2"]
+found = loss(net(*batch)).item()
 assert abs(found - float(sys.argv[3])) <= 1e-5 * abs(found), (found, sys.argv[3])
 net.load_state_dict(torch.load(f"{sys.argv[2]}/trained.pt"), strict=False)
-assert loss(net(given["input 0"])).item() < found
+assert loss(net(*batch)).item() < found
 """
 
 

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 
 import checkmate
 import checkmate.torch
+from checkmate.backends.torch import emission, graph
 from checkmate.backends.torch.joint import is_random
 from checkmate.errors import (
     BudgetBelowMinimumError,
@@ -440,3 +441,18 @@ def test_recurrent_layers_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     checkmate.torch.rematerialize(module, BUDGET)
     (sentence,) = sentences(capsys)
     assert sentence.startswith("torch.compile does not trace nn.LSTM (0)")
+
+
+@pytest.mark.heavy
+def test_a_schedule_with_other_gradients_is_not_trained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Take draws for computations that can be repeated: the process that measures finds other gradients."""
+    for module in (emission, graph):
+        monkeypatch.setattr(module, "is_random", lambda node: False)
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.5)) for _ in range(8)))
+    found = checkmate.torch.backend("min", options=OPTIONS, cache=False)
+    stepped(torch.compile(net, backend=found, dynamic=False), batch())
+    (sentence,) = sentences(capsys)
+    assert "gradients of the scheduled step are not the plain step's" in sentence
+    assert "It trains as before" in sentence and found.plans == []

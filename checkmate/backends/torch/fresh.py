@@ -15,7 +15,7 @@ import torch
 from checkmate.backends.outcomes import difference
 from checkmate.backends.torch.emission import emitted
 from checkmate.backends.torch.graph import Region
-from checkmate.backends.torch.running import Task, op_readings, peak_of, seconds_of
+from checkmate.backends.torch.running import Task, op_readings, outcome_of, peak_of, seconds_of
 from checkmate.errors import StepTooLargeError, WorkerDiedError
 from checkmate.ir import Schedule
 from checkmate.processes.own import die_with_parent
@@ -23,6 +23,8 @@ from checkmate.processes.stages import Probe, Teller, probe
 from checkmate.progress import Cancelled, Progress, Report
 
 _LIMIT_S = 3600.0
+_ROUNDING = 1e-6
+_SPREADS = 10.0  # times what two plain steps differ by: some kernels add in no fixed order
 _OUT_OF_MEMORY = ("SIGKILL", "MemoryError", "OutOfMemoryError", "can't allocate memory")
 
 
@@ -38,8 +40,8 @@ class OpReadings:
 class Beside:
     """A scheduled step that ran beside the plain one. ``peak_bytes``: above its inputs. ``loss``: the first
     result that is one number. ``bitwise``, ``apart``: how results and gradients compare, ``apart`` relatively
-    and overall; ``worst``: which differs most, and by how much of the largest. What needs the plain step is
-    None where that did not run.
+    and overall, and ``spread`` that of two plain steps; ``worst``: which differs most, and by how much of the
+    largest. What needs the plain step is None where that did not run.
     """
 
     peak_bytes: int
@@ -49,7 +51,15 @@ class Beside:
     plain_loss: float | None = None
     bitwise: bool | None = None
     apart: float | None = None
+    spread: float = 0.0
     worst: tuple[str, float] = ("", 0.0)
+
+    @property
+    def equal(self) -> bool | None:
+        """Whether results and gradients are the plain step's, up to what two plain steps differ by."""
+        if self.apart is None:
+            return None
+        return bool(self.bitwise) or self.apart <= max(_ROUNDING, _SPREADS * self.spread)
 
 
 def measure_plain(
@@ -150,7 +160,9 @@ def _answer(path: Path) -> None:
         if plain is not None:
             apart = difference(found, plain)
             told |= {"plain_seconds": seconds["plain"], "plain_loss": plain.loss, "bitwise": apart.bitwise}
+            again = plain if apart.bitwise else outcome_of(task("plain"))
             told |= {"apart": apart.overall, "worst": apart.largest}
+            told["spread"] = difference(again, plain).overall
         return told
 
     if teller.stage("load", load):

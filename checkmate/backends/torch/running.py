@@ -53,6 +53,11 @@ def peak_of(task: Task) -> tuple[int, Outcome]:
     return peaks.whole, outcome
 
 
+def outcome_of(task: Task) -> Outcome:
+    with torch.no_grad():
+        return _outcome(task, task.compiled()())
+
+
 def seconds_of(tasks: Sequence[Task]) -> list[float]:
     """Return the least seconds of each step: what else the machine does only adds time. They run in turn."""
     steps, taken = [task.compiled() for task in tasks], list[list[float]]()

@@ -10,7 +10,7 @@ from typing import Any
 from checkmate.backends.protocol import Fitted, Measurable
 from checkmate.backends.torch.fresh import Beside, OpReadings, measure_beside, measure_plain
 from checkmate.backends.torch.graph import Region
-from checkmate.errors import StepTooLargeError
+from checkmate.errors import StepTooLargeError, VerificationError
 from checkmate.ir import CostOrigin, CostUnit, Graph, Schedule, SolveResult
 from checkmate.memory.simulate import simulate
 from checkmate.memory.step_requests import InitialAllocations
@@ -71,6 +71,12 @@ class RegionStep(Measurable):
     def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Measured:
         schedule = result.require_schedule()
         found = measure_beside(self.region, self._inputs, schedule, what, self.report, self.cancelled)
+        if found.equal is False:
+            raise VerificationError(
+                f"gradients of the scheduled step are not the plain step's: {found.worst[0]} differs most, "
+                f"by {found.worst[1]:.2g} of the largest",
+                hint="please report this, with the module",
+            )
         return Measured(result, self.graph.fixed_bytes + found.peak_bytes, (), found)
 
     def in_turn(self, fitted: Fitted, within: int) -> Fitted:
