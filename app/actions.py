@@ -47,7 +47,7 @@ class Action:
         menu: the menu that lists it; None if only the palette, a key or a button reaches it.
         tip: what its button says when the mouse rests on it; ``words`` if empty.
         line_above: whether its menu draws a line above it.
-        choice: what it is one of, where one of several is on; a menu of that name in its menu lists them.
+        choice: the name of the submenu of mutually exclusive commands that it belongs to; empty for none.
     """
 
     id: str

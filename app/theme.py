@@ -94,7 +94,7 @@ class CurrentTheme(QObject):
     def choose(self, choice: ThemeChoice) -> None:
         self.choice = choice
         self._apply()
-        self.chosen.emit()  # also where it was for this window alone, by the command line
+        self.chosen.emit()  # even if unchanged: a theme from the command line was not saved before
 
     def _on_system(self, scheme: Qt.ColorScheme) -> None:
         self._system = scheme
@@ -136,7 +136,7 @@ def apply_theme(application: QApplication, theme: Theme, family: str) -> None:
     color_application(application, theme)
 
 
-_DARKENED = 140  # percent: by how much the style darkens a window's colour to that of a frame
+_DARKENED = 140  # percent: Fusion paints a frame in the window's colour, darkened by this
 
 
 def color_application(application: QApplication, theme: Theme) -> None:
@@ -159,9 +159,9 @@ def color_application(application: QApplication, theme: Theme) -> None:
         palette.setColor(role, theme.color(token))
     application.setPalette(palette)
     box = QPalette(palette)
-    box.setColor(roles.Window, theme.color("muted"))  # the style darkens it to the frame of a check box
+    box.setColor(roles.Window, theme.color("muted"))  # Fusion darkens it for the frame of a check box
     application.setPalette(box, "QCheckBox")  # type: ignore[arg-type]  # it wants text, not bytes
-    box.setColor(roles.Window, theme.color("freed").lighter(_DARKENED))  # to the frames of these, too
+    box.setColor(roles.Window, theme.color("freed").lighter(_DARKENED))  # and for the frames of these
     for kind in ("QComboBox", "QSpinBox", "QDoubleSpinBox"):
         application.setPalette(box, kind)  # type: ignore[arg-type]
     application.setStyleSheet(style_sheet(theme))

@@ -7,9 +7,9 @@
 
 Or all of it, measured and exported: ``checkmate.run("unet", "60%", "out")``.
 
-Most commands have a function of their name: ``info``, ``solve``, ``frontier``, ``max_batch``, ``plan``,
-``report``; ``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a solver. The
-module of a name is imported when the name is first used.
+Most commands have a function of their name: ``info``, ``solve``, ``policy``, ``frontier``, ``max_batch``,
+``plan``, ``report``; ``sweep`` is for many graphs. Importing this package loads neither TensorFlow nor a
+solver. The module of a name is imported when the name is first used.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from checkmate.ir import Timeline as Timeline
     from checkmate.ir import VerificationReport as VerificationReport
     from checkmate.largest.of_model import LargestBatch as LargestBatch
+    from checkmate.notebook import view as view
     from checkmate.planning import certify as certify
     from checkmate.planning import check_certificate as check_certificate
     from checkmate.planning import check_schedule as check_schedule
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
     from checkmate.planning import run as run
     from checkmate.planning import verify as verify
     from checkmate.planning.graph_info import GraphInfo as GraphInfo
+    from checkmate.policies.policy import Policy as Policy
     from checkmate.python_api import frontier as frontier
     from checkmate.python_api import info as info
     from checkmate.python_api import max_batch as max_batch
     from checkmate.python_api import plan as plan
+    from checkmate.python_api import policy as policy
     from checkmate.python_api import read_graph as read_graph
     from checkmate.python_api import read_schedule as read_schedule
     from checkmate.python_api import report as report
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from checkmate.python_api import write_graph as write_graph
     from checkmate.python_api import write_matrices as write_matrices
     from checkmate.python_api import write_schedule as write_schedule
+    from checkmate.reports.model_summary import summary as summary
     from checkmate.request import ModelRequest as ModelRequest
     from checkmate.solvers.constraints import Constraints as Constraints
     from checkmate.solvers.portfolio.least_memory import LeastMemory as LeastMemory
@@ -74,15 +78,18 @@ _NAMES = {
         "CheckReport Graph GraphBuilder Schedule SolveResult SolveStatus Timeline VerificationReport"
     ),
     "checkmate.largest.of_model": "LargestBatch",
+    "checkmate.notebook": "view",
     "checkmate.planning": (
         "certify check_certificate check_schedule export export_within keep_everything_peak known_minimum "
         "least_memory profile resolve_budget run verify"
     ),
     "checkmate.planning.graph_info": "GraphInfo",
+    "checkmate.policies.policy": "Policy",
     "checkmate.python_api": (
-        "frontier info max_batch plan read_graph read_schedule report solve sweep write_graph "
+        "frontier info max_batch plan policy read_graph read_schedule report solve sweep write_graph "
         "write_matrices write_schedule"
     ),
+    "checkmate.reports.model_summary": "summary",
     "checkmate.request": "ModelRequest",
     "checkmate.solvers.constraints": "Constraints",
     "checkmate.solvers.portfolio.least_memory": "LeastMemory",

@@ -30,13 +30,13 @@ def planned(
     example: bool = False,
     passes: tuple[type[CheckmateError], ...] = (),
 ) -> Plan:
-    """Return what ``make`` returns; where it fails, what ``otherwise`` makes of the error.
+    """Return ``make()``; if that fails, ``otherwise(error)``.
 
-    ``example``: it plans for an example, before training.
+    ``example``: the plan is for an example batch, before training.
 
     Raises:
         CheckmateError: ``make`` failed, and ``on_miss`` is to raise, the error is one of ``passes``, or the
-        example may be wrong. What was not expected is the cause of a PlanningError.
+        example may be wrong. An unexpected exception becomes the cause of a PlanningError.
     """
     try:
         return make()

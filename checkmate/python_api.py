@@ -1,16 +1,17 @@
 """The commands in Python, and the files that they read and write.
 
-The commands are ``info``, ``solve``, ``frontier``, ``max-batch``, ``plan`` and ``report``, and sweeps of many
-graphs; those that measure are in ``checkmate.planning.stages``. They take the command line's words with its
-defaults, and give the same numbers. A graph is a ``Graph``, a graph's file, a bundled graph's name
-(``"unet-b8.graph"``) or a network of the paper (``"paper.unet@64"``). What takes long writes its progress to
-standard error, unless ``quiet``; ``report`` gets it instead.
+The commands are ``info``, ``solve``, ``policy``, ``frontier``, ``max-batch``, ``plan`` and ``report``, and
+sweeps of many graphs; those that measure are in ``checkmate.planning.stages``. They take the command line's
+words with its defaults, and give the same numbers. A graph is a ``Graph``, a graph's file, a bundled graph's
+name (``"unet-b8.graph"``) or a network of the paper (``"paper.unet@64"``). What takes long writes its
+progress to standard error, unless ``quiet``; ``report`` gets it instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
@@ -26,6 +27,7 @@ from checkmate.arguments import (
     bytes_of,
     graph_of,
     overhead_of,
+    request_of,
     result_of,
 )
 from checkmate.errors import UsageError
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from checkmate.largest.of_model import LargestBatch
     from checkmate.largest.on_cards import CardPlan
     from checkmate.planning.graph_info import GraphInfo
+    from checkmate.policies.policy import Policy
     from checkmate.reports.gather import Gathered
     from checkmate.solvers.constraints import Constraints
     from checkmate.solvers.problem import Listener
@@ -70,7 +73,8 @@ def read_schedule(path: str | Path, graph: GraphLike) -> SolveResult:
     Raises:
         FormatError: the file is not a valid schedule. FingerprintMismatchError: it is for another graph.
     """
-    return result_of(Path(path), graph_of(graph))
+    read = graph_of(graph)
+    return replace(result_of(Path(path), read), graph=read)
 
 
 def write_graph(path: str | Path, graph: GraphLike) -> None:
@@ -196,7 +200,7 @@ def solve(
 
     read = graph_of(graph)
     with progress_line(quiet=quiet or listener is not None, report=report) as told:
-        return planning.solve(
+        found = planning.solve(
             read,
             planning.resolve_budget(read, budget, constraints=constraints),
             solver=solver,
@@ -204,6 +208,47 @@ def solve(
             listener=listener or planning.Following(read, told, cancelled),
             constraints=constraints,
         )
+    return replace(found, graph=read)
+
+
+def policy(
+    model: GraphLike | ModelLike,
+    budget: BudgetLike,
+    *,
+    batch_size: int | None = None,
+    costs: str = "measured",
+    options: SolveOptions | None = None,
+    report: Report | None = None,
+    quiet: bool = False,
+    cancelled: Cancelled = never,
+    **trace: Unpack[TraceOptions],
+) -> Policy:
+    """Return the layers to compute again within a budget, as code to paste.
+
+    It works like the command ``checkmate policy``: the code needs only the framework. ``model``,
+    ``batch_size`` and ``trace`` are as for ``max_batch``, ``costs`` as for ``profile``, and ``budget`` as for
+    ``solve``. A quarter of the options' time limit (60 s by default), 15 s at most, is for the policy, the
+    rest for the best schedule beside it. Progress is as for ``frontier``.
+
+    Raises:
+        UsageError: an argument cannot be read. FormatError: a graph's file is missing or broken. LoadError,
+        TraceError: of a model.
+
+    >>> print(checkmate.policy("unet-b8.graph", "60%"))
+    """
+    from checkmate import planning
+    from checkmate.policies.policy import find_policy
+
+    with (
+        _graph_or_request(model, batch_size, trace) as subject,
+        progress_line(quiet=quiet, report=report) as told,
+    ):
+        graph = subject
+        if not isinstance(graph, Graph):
+            request = request_of(graph, batch_size=batch_size)
+            graph = planning.profile(request, costs=costs, report=told, cancelled=cancelled)
+        budget_bytes = planning.resolve_budget(graph, budget)
+        return find_policy(graph, budget_bytes, options=options, report=told, cancelled=cancelled)
 
 
 def sweep(

@@ -58,7 +58,8 @@ class ModelRequest:
     rules the graph follows (``onednn``, ``eigen``, ``cuda``); None: the one that runs here. ``target``
     is what runs the step, a value of ``Target``; None: XLA where the model has ``jit_compile=True``.
     ``fused``: whether ops of the graph are what XLA will fuse; None: where XLA compiles the step. ``name`` is
-    what reports call the model, where ``model`` is a file that is there for a while only.
+    what reports call the model, where ``model`` is a file that is there for a while only. ``as_written``:
+    the graph has the step's own recomputation in it.
     """
 
     model: str
@@ -74,6 +75,7 @@ class ModelRequest:
     target: str | None = None
     fused: bool | None = None
     name: str | None = None
+    as_written: bool = False
 
     @property
     def shown(self) -> str:

@@ -12,14 +12,14 @@ KERAS_BACKENDS = (TENSORFLOW, JAX)  # whose steps can be scheduled
 
 @dataclass(frozen=True)
 class Runner:
-    """What runs a step.
+    """A way to run a step.
 
     ``backend``: Keras's, or ``torch`` for modules of PyTorch. ``title``: its name in a sentence. ``code``:
-    module and class of what computes its steps, a ``backends.protocol.Backend``. ``target``: as a user asks
-    for it, where a backend has several. ``by``: the runner in a sentence; empty for the usual one.
-    ``compiled``: XLA compiles the step and says what it takes. ``metered``: an allocator's meter shows the
-    peak; else only XLA tells it. ``environment``: what Keras must be told to use it. ``loading``: how its
-    export is loaded, where the folder has no example of that.
+    module and class of its ``backends.protocol.Backend``. ``target``: the user's name for it, if the backend
+    has several runners. ``by``: the runner in a sentence; empty for the usual one. ``compiled``: XLA
+    compiles the step and reports its memory. ``metered``: an allocator's meter shows the peak; else only XLA
+    reports it. ``environment``: the variables that make Keras use it. ``writes``: the kind of file that an
+    export writes beside records. ``loading``: how to load that file, if the folder holds no example.
     """
 
     backend: str
@@ -30,6 +30,7 @@ class Runner:
     compiled: bool = False
     metered: bool = True
     environment: str = ""
+    writes: str = "a SavedModel that needs TensorFlow alone"
     loading: str = ""
 
 
@@ -45,9 +46,16 @@ RUNNERS = (
         compiled=True,
         metered=False,
         environment=f"KERAS_BACKEND={JAX}",
+        writes="a step that needs JAX alone",
         loading="step.jax-export is for jax.export.deserialize; see export.json",
     ),
-    Runner(TORCH, "PyTorch", ("checkmate.backends.torch.backend", "TorchBackend"), by="by PyTorch"),
+    Runner(
+        TORCH,
+        "PyTorch",
+        ("checkmate.backends.torch.backend", "TorchBackend"),
+        by="by PyTorch",
+        writes="code that needs PyTorch alone",
+    ),
 )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import math
 import os
 import signal
@@ -8,7 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -71,15 +74,23 @@ class Interrupt:
 def progress_line(*, quiet: bool, report: Report | None = None) -> Iterator[Report]:
     """Yield a reporter of progress on standard error; ``report`` takes its place where it is given.
 
-    On a terminal it draws a bar; elsewhere (a pipe, a log, a notebook) it writes ``PacedLines``.
+    On a terminal it draws a bar, in a notebook a ``CellLine``; elsewhere (a pipe, a log) it writes
+    ``PacedLines``.
     """
     if report is not None or quiet:
         yield report or silent
     elif sys.stderr.isatty():
         with _bar() as drawn:
             yield drawn
+    elif (display := _notebook_display()) is not None:
+        line = CellLine(display)
+        try:
+            with _ticking(line) as drawn:
+                yield drawn
+        finally:
+            line.close()
     else:
-        with _lines() as written:
+        with _ticking(PacedLines(sys.stderr.write)) as written:
             yield written
 
 
@@ -120,8 +131,8 @@ def _whole_seconds(seconds: float) -> str:
 
 
 @contextmanager
-def _lines() -> Iterator[Report]:
-    lines, over = PacedLines(sys.stderr.write), threading.Event()
+def _ticking(lines: PacedLines | CellLine) -> Iterator[Report]:
+    over = threading.Event()
 
     def keep_time() -> None:
         while not over.wait(_TICK_S):
@@ -167,6 +178,56 @@ class PacedLines:
         if at_once or now - self._written >= _PACE_S:
             self._written = now
             self._write(f"checkmate [{now - self._begun:3.0f} s] {self._latest}\n")
+
+
+def _notebook_display() -> Callable[..., Any] | None:
+    """Return IPython's ``display`` where its kernel runs this process; IPython is not loaded for that."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None:
+        return None
+    found: Callable[..., Any] = import_module("IPython.display").display
+    return found
+
+
+class CellLine:
+    """One line in the output of a notebook's cell, drawn anew in its place at each tick.
+
+    What is over before the first tick draws nothing.
+    """
+
+    def __init__(self, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic) -> None:
+        self._display, self._clock = display, clock
+        self._begun = self._stage_begun = clock()
+        self._latest, self._place = Progress("starting"), None
+
+    def report(self, progress: Progress) -> None:
+        if progress.stage != self._latest.stage:
+            self._stage_begun = self._clock()
+        self._latest = progress
+
+    def tick(self) -> None:
+        self._draw(over=False)
+
+    def close(self) -> None:
+        if self._place is not None:
+            self._draw(over=True)
+
+    def _draw(self, *, over: bool) -> None:
+        now, latest = self._clock(), self._latest
+        share = min(1.0, latest.done / latest.total) if latest.total else 0.0
+        left = (now - self._stage_begun) * (1 / share - 1) if share and not over else None
+        seconds = time_words(now - self._begun, left)
+        bar = f'<progress value="{share:.3f}" style="width: 160px"></progress> ' if share else ""
+        line = f"<b>{html.escape(latest.stage)}</b> {bar}{html.escape(latest.message)} · {seconds}"
+        text = f"{latest.stage}: {latest.message} [{seconds}]"
+        if over:
+            line = text = f"took {seconds}"
+        look = "font-size: 13px; font-variant-numeric: tabular-nums; opacity: .8"
+        shown = {"text/html": f'<div style="{look}">{line}</div>', "text/plain": text}
+        if self._place is None:
+            self._place = self._display(shown, raw=True, display_id=True)
+        else:
+            self._place.update(shown, raw=True)
 
 
 @contextmanager

@@ -17,10 +17,10 @@ _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 _FRACTION = re.compile(r"\s*([0-9]*\.[0-9]+)\s*")  # without a unit
 _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 _NEGATIVE = re.compile(r"\s*-\s*[0-9.]")
-_ROOM = 1.02  # times what a step showed: a budget that is said to be enough
+_ROOM = 1.02  # a budget of this many times a step's peak is called enough
 NONE = "–"  # in place of a figure that is not known
 _AS_BUDGETS = "write it like 6.5GiB, 16GB, 60% (of the plain peak) or min"
-FIRST_SHARE = 0.6  # of the memory of keeping everything: the budget to begin with
+FIRST_SHARE = 0.6  # the first budget that the window solves for, as a share of keeping everything
 
 
 def plural(number: int, word: str, several: str = "") -> str:

@@ -26,19 +26,20 @@ _HEAD = """\
 Every public name of `checkmate`. `help(checkmate.solve)` has all of its docstring: arguments, units, shapes
 and errors. [Python](../python.md) shows how the names go together. `checkmate.jax` has three more, on
 [a page of its own](../jax.md): `rematerialize`, `profile` and `export`. `checkmate.torch` has `rematerialize`
-and `backend`, on [another](../pytorch.md).
+and `backend`, on [another](../pytorch.md). `checkmate.keras` has
+[`MemoryReport`](../python.md#memory-in-the-logs).
 """
 _GROUPS = {
-    "Train within a budget": "rematerialize rematerialize_function train_step",
+    "Train within a budget": "rematerialize rematerialize_function train_step summary",
     "From a model to a training graph": "ModelRequest profile solve least_memory verify export "
     "export_within run",
-    "The trade-off": "info frontier sweep max_batch plan report",
+    "The trade-off": "info policy frontier sweep max_batch plan report view",
     "Options and budgets": "SolveOptions Constraints Budget parse_budget resolve_budget keep_everything_peak "
     "known_minimum",
     "Checks and proofs": "check_schedule certify check_certificate",
     "Files": "read_graph write_graph read_schedule write_schedule write_matrices",
     "Values": "Graph GraphBuilder GraphInfo Schedule SolveResult SolveStatus LeastMemory TradeOff "
-    "LargestBatch Timeline CheckReport VerificationReport CheckmateError",
+    "LargestBatch Policy Timeline CheckReport VerificationReport CheckmateError",
 }
 _BUILT = ("ModelRequest", "SolveOptions", "Constraints")  # the classes that a user calls
 

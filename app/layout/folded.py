@@ -91,7 +91,8 @@ class Folding:
         return found
 
     def opening(self, opened: Opened, box: Box, op: int, *, every: bool) -> Opened:
-        """Of equal blocks, open the block of ``op`` (the first one if it is in none), or ``every`` one."""
+        """Open ``box``. If it stands for equal blocks, open the block of ``op`` (else the first), or
+        ``every`` one."""
         run = self._run_of(box)
         if run is None:
             return opened | {box.key}

@@ -27,8 +27,8 @@ class Group:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What tells it from other groups. A run of equal blocks may have the layers of another group: its
-        end is negative."""
+        """A unique key. A run of equal blocks may span the same layers as another group, so its end is
+        negative."""
         return self.first, self.last if self.copies == 1 else -self.last
 
     @property

@@ -19,8 +19,8 @@ _LONGEST = 400  # layers in a block
 _MOST_TRIED, _MOST_RUNS = 16, 16
 _MOST_READ = 400_000  # layers that a search reads; a window waits for it
 _NUMBER = re.compile(r"[_ ]*\d+")
-_FASTER = 100  # times: how much faster than that an array compares layers
-_OWN_NUMBER = re.compile(r"[_ /.-]+\d+(?![A-Za-z0-9])")  # not that of "conv2d" or "gpt2"
+_FASTER = 100  # an array compares layers this many times faster than a search reads them
+_OWN_NUMBER = re.compile(r"[_ /.-]+\d+(?![A-Za-z0-9])")  # "layer_5", but not "conv2d" or "gpt2"
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ GAP = 10.0  # between boxes
 LEGIBLE = 1.0  # the scale at which the smallest words have 11 pixels
 _WIDTH, _MOST_WIDTH, _HEIGHT, LINE = 60.0, 100.0, 34.0, 13.0
 _BESIDE_NAME = 13.0
-_BETWEEN = (28.0, 8.0)  # from forward boxes to backward ones, where there is room for edges and where not
+_BETWEEN = (28.0, 8.0)  # between forward and backward boxes: with room for edges, and without
 _MOST_BETWEEN = 100.0
 _HEAD, _FOOT, FRAME_HEAD, _BADGE = 6.0, 4.0, 14.0, 14.0
-SIDE = 20.0  # beside the rows, for edges that go on
+SIDE = 20.0  # left and right of the rows, for edges that continue in another row
 _LARGEST = 1.25
 
 
@@ -22,10 +22,10 @@ class Rows:
     forward ones. The origin is the corner of the first forward box. At a scale of one, units are pixels.
 
     Attributes:
-        depth: how many frames are inside each other.
-        width: of a box.
-        lines: of a name in it.
-        between: from forward boxes to the backward ones below.
+        depth: how deep frames are nested.
+        width: width of a box.
+        lines: lines of text in a box.
+        between: vertical gap between forward boxes and the backward boxes below.
     """
 
     columns: int
@@ -37,8 +37,8 @@ class Rows:
 
     @classmethod
     def fitting(cls, columns: int, depth: int, room: tuple[float, float], longest: float = 0.0) -> Rows:
-        """As large as ``room`` (its width and height) lets them be read at once, then as airy. ``longest``:
-        the width of the longest name."""
+        """Choose rows and box sizes for ``room`` (width, height): first the largest scale at which everything
+        is visible, then the largest gaps. ``longest``: the width of the longest name."""
         choices = {-(-columns // rows) for rows in range(1, columns + 1)}
         each = [cls(columns, per_row, depth) for per_row in sorted(choices, reverse=True)]
 
@@ -62,7 +62,7 @@ class Rows:
 
     @property
     def height(self) -> float:
-        """Of a box."""
+        """The height of a box."""
         return _HEIGHT + LINE * (self.lines - 1)
 
     @property
@@ -84,7 +84,7 @@ class Rows:
         return self.per_row * self.pitch - GAP, self.count * self.row_height
 
     def scale(self, room: tuple[float, float]) -> float:
-        """At which all is in the room."""
+        """The scale at which all rows fit into ``room``."""
         width, height = self.size
         return max(0.05, min(room[0] / (width + 2 * SIDE), room[1] / height, _LARGEST))
 
@@ -106,13 +106,13 @@ class Rows:
         return at * self.pitch, row * self.row_height + (self.drop if box.backward else 0.0)
 
     def beside(self, box: Box, along: int, down: int) -> tuple[int, bool]:
-        """(column, backward) of the place that is so many boxes further along or down."""
+        """(column, backward) of the box ``along`` places further right and ``down`` places further down."""
         row = self.row_of(box)
         below, backward = divmod(2 * row + box.backward + down, 2)
         return box.column + along + (below - row) * self.per_row, bool(backward)
 
     def column_at(self, x: float, y: float) -> float:
-        """The column at a place, with the part of it that is left of the place; negative beside the rows."""
+        """The column at (x, y), as a fraction of columns from the left; -1 beside the rows."""
         row = min(self.count - 1, max(0, int((y + self.above) // self.row_height)))
         at = x / self.pitch
         return row * self.per_row + at if 0 <= at < self.per_row else -1.0
@@ -129,7 +129,7 @@ class Rows:
 
 
 def most_columns(most: int, depth: int, room: tuple[float, float]) -> int:
-    """How many columns, of ``most``, can be read in a room at once, with their edges."""
+    """The most columns, up to ``most``, that are legible in ``room`` with space for edges; 8 at least."""
     for columns in range(most, 8, -1):
         found = Rows.fitting(columns, depth, room)
         if found.between >= _BETWEEN[0] and found.scale(room) >= LEGIBLE:

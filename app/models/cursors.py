@@ -13,8 +13,8 @@ from app.workers.background import every, later
 class Playhead(QObject):
     """A position in the schedule on screen, and its playback at ``speed`` times the base rate.
 
-    Signals: ``told``: what is said of the step in words may follow. While it plays, that is a turn of the
-    event loop after ``moved``, so that the pictures are painted in between; else it is at once.
+    Signals: ``moved(step)``, for pictures; ``told(step)``, for texts. During playback ``told`` comes a turn
+    of the event loop after ``moved``, so that pictures are painted first; otherwise both come at once.
     """
 
     moved = Signal(int)

@@ -1,4 +1,4 @@
-"""What one window explores: a graph, and what is known and shown of it, by constraints."""
+"""State of one window: a graph, the frontier of each set of constraints, and the displayed schedule."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ from checkmate.workers.window_messages import Checked
 
 _AT_ONCE = 3000  # steps; for a longer schedule, computing what is drawn takes longer than a frame
 _POLL_MS = 5
-_LOOKED_AT_S = 2.0  # a solve that ran for longer was wanted, also if the next one takes its place
+_LOOKED_AT_S = 2.0  # a solve that ran longer is listed with its best schedule, even if another replaces it
 
 
 class Exploration(QObject):
-    """All that a window knows, and what it shows.
+    """State of one window: graph, frontiers, displayed schedule and slider.
 
-    There is a frontier for each set of constraints; one schedule of the current one is shown. Frontiers only
-    improve. A schedule found under constraints is one of the plain graph too, and is kept for both. A bound
-    proved under constraints holds under the same and under further ones.
+    There is a frontier for each set of constraints; a schedule of the current one is shown. Frontiers only
+    improve. A schedule found under constraints is valid without them too, and is kept in both frontiers. A
+    bound proved under constraints also holds under stricter ones.
 
     Attributes:
-        aim: None if the slider stands on a budget; else the budget follows the smallest schedule in the aim's
-            cost.
-        opened_at: where the slider stood when the graph was opened.
-        passing: the costs are estimates that measured ones will replace; until then nothing is solved.
-        preparing: what the solver does before it can search, in words; empty if it can search.
-        step: where the playhead is; None if it is on the peak, and stays there.
+        aim: the cost limit if the slider asks for the least memory; the budget is then the smallest known
+            peak within that cost. None if the slider asks for a budget.
+        opened_at: the slider's request when the graph was opened.
+        passing: whether costs are still estimates; nothing is solved until measured costs replace them.
+        preparing: a sentence while the solver is not ready to search; else empty.
+        step: the playhead's step; None if it follows the peak.
     """
 
     leaving = Signal()  # another graph is about to take the place of this one
@@ -83,13 +83,13 @@ class Exploration(QObject):
         self.step: int | None = None
         self.standing: Standing | None = None
         self.listing = Listing(self)
-        self._chosen = False  # by hand; what is on screen is not the budget's own schedule
+        self._chosen = False  # whether the user chose the displayed schedule, in place of the budget's best
         self._what_ifs: dict[Constraints, WhatIf] = {}
-        self._proved: tuple[ProvedUnder, ...] = ()  # as the file said
+        self._proved: tuple[ProvedUnder, ...] = ()  # bounds read from the opened file
         self._waiting: Waiting = {}  # schedules of the file, by constraints
         self._measured: dict[bytes, MeasuredSchedule] = {}  # by the schedule's steps
-        self._missed: dict[bytes, int] = {}  # of all ``_what_ifs``
-        self._waits = False  # for what is prepared to be drawn
+        self._missed: dict[bytes, int] = {}  # shared by all ``_what_ifs``
+        self._waits = False  # whether a schedule that is being prepared will be shown
         self._drawing = Background(self, poll_ms=_POLL_MS)
         self._drawing.done.connect(self._on_prepared)
         # Connected before any view, so that views find the standing updated.
@@ -175,8 +175,8 @@ class Exploration(QObject):
     def measured(
         self, graph: Graph, what_if: WhatIf | None = None, saved: SavedExploration | None = None
     ) -> bool:
-        """Take the graph with measured costs in place of the one with estimates. ``saved``: what was explored
-        of it before. Return whether the user has moved the slider or set constraints meanwhile."""
+        """Replace the graph with estimated costs by the one with measured costs. ``saved``: an earlier
+        exploration of it. Return whether the user has moved the slider or set constraints meanwhile."""
         asked, constraints, step = self.asked, self.constraints, self.step
         moved = asked != self.opened_at
         if saved is None:
@@ -348,7 +348,8 @@ class Exploration(QObject):
         return None if self.what_if is None else self.what_if.best_for(budget_bytes)
 
     def show_best(self) -> None:
-        """Show the best schedule for the budget, a large one soon; the smallest known one if none fits."""
+        """Show the best schedule for the budget, or the smallest known if none fits; a large schedule is
+        prepared in a thread first."""
         best = self._due()
         if best is not None and len(best.schedule.steps) > _AT_ONCE and not best.prepared:
             self._waits = True
@@ -386,9 +387,8 @@ class Exploration(QObject):
         asked: ListedSchedule | None = None,
         budget_bytes: int = 0,
     ) -> None:
-        """Show the schedule that an export wrote, with what it measured. If the one that was ``asked`` for is
-        another, the export found that over ``budget_bytes``.
-        """
+        """Show the schedule that an export wrote, with its measurement. If that is not the ``asked`` one, the
+        export measured the asked one over ``budget_bytes``."""
         assert self.what_if is not None
         schedule = result.require_schedule()
         if asked is not None and asked.key != steps_key(schedule.steps):
@@ -494,7 +494,7 @@ class Exploration(QObject):
             self._tell_solve()
 
     def _tell_solve(self) -> None:
-        """Pass what the frontier learned to the solve, even after its end: panel and list must agree."""
+        """Add the frontier's news to the solve, even after its end: solving panel and list must agree."""
         solve = self.solve
         if solve is None or solve.asked != self.asked or solve.what_if is not self.what_if:
             return
@@ -502,8 +502,8 @@ class Exploration(QObject):
             self.solve_changed.emit()
 
     def _known_of(self, solve: Solve) -> tuple[float | None, float]:
-        """Return (best known, proved bound) of the solve's question: costs, or with an aim, peaks. 0: no
-        bound."""
+        """Return (best known, proved bound) for the solve's request: peaks for an aim, else costs. The bound
+        is 0 where none is proved."""
         what_if = solve.what_if
         if solve.aim is not None:
             bound = self.least_bound
@@ -520,7 +520,7 @@ class Exploration(QObject):
         assert self.what_if is not None
         before = self.running_solve
         if before is not None and time.monotonic() - before.started > _LOOKED_AT_S:
-            self.answered()  # the slider has not only passed there
+            self.answered()  # it ran long enough that the slider did not just pass its budget
         if self._chosen:
             self.move(self.asked)
         self.solve = Solve(job, self.budget_bytes, time.monotonic(), self.what_if, self.aim)

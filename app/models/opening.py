@@ -23,6 +23,7 @@ from checkmate.errors import CheckmateError
 from checkmate.formats import read_any_graph
 from checkmate.formats.exploration import SavedExploration, exploration_from_json, is_exploration
 from checkmate.formats.files import read_json
+from checkmate.hlo.read import is_dump
 from checkmate.ir import Graph
 from checkmate.machine.cost_origin import changed_since_profiled
 from checkmate.records.read import read_record
@@ -58,8 +59,8 @@ class Opened:
 
 def read_opened(path: Path, recent: Recent | None = None) -> Opened:
     """Read a graph with what was explored of it before, or a saved exploration."""
-    data = read_json(path)
-    if is_exploration(data):
+    data = None if is_dump(path, of_module=True) else read_json(path)
+    if data is not None and is_exploration(data):
         saved = exploration_from_json(path, data)
         opened = Opened.of(saved.graph, saved)
     else:
@@ -74,7 +75,7 @@ def is_large(path: Path) -> bool:
 
 
 class Opening(Reading):
-    """Reads a graph. ``replaces``: it takes the place of what was open before, which is garbage then."""
+    """Reads a graph. ``replaces``: it replaces the open graph, whose garbage is collected first."""
 
     def __init__(self, parent: QObject | None = None, *, replaces: bool = True) -> None:
         super().__init__(parent)
@@ -175,4 +176,4 @@ class OtherGraph(QObject):
         assert opened.file is not None
         self.file = opened.file
         self.solving.send_graph()
-        QTimer.singleShot(0, self, self.opened.emit)  # what is made of it then is another turn's work
+        QTimer.singleShot(0, self, self.opened.emit)  # in a turn of its own, because its receivers take long

@@ -54,10 +54,10 @@ class Placing(QObject):
         self.share: float | None = None
         self.problem = ""
         self._exploration = exploration
-        self._wishes: set[str] = set()  # by whom it is wanted
+        self._wishes: set[str] = set()  # the views that want the placement
         self._asked: ListedSchedule | None = None
         self._begun = 0.0
-        self._graph: Graph | None = None  # that the process has
+        self._graph: Graph | None = None  # the one that the process was sent
         self._kept: OrderedDict[bytes, Placement] = OrderedDict()
         self.client = Client("placer", "checkmate.workers.replays", self)
         self.client.progressed.connect(self._on_progress)

@@ -107,7 +107,7 @@ class Recovery(QObject):
         for path in self._folder.glob(f"*{ENDING}"):
             lock = _lock_of(path)
             if path == self.path or not lock.tryLock(0):
-                continue  # a window that is open holds it
+                continue  # an open window holds the lock
             lock.unlock()
             tries = path.name.removesuffix(ENDING).rpartition("-")[2]
             found.append(Orphan(path, path.stat().st_mtime, int(tries) if tries.isdigit() else 0))
@@ -223,7 +223,7 @@ class Recent:
     def entries(self) -> list[Explored]:
         found = []
         for path in self._folder.glob(f"*{ENDING}"):
-            with contextlib.suppress(OSError):  # another window may have just dropped it
+            with contextlib.suppress(OSError):  # another window may have removed it just now
                 found.append(Explored(path, known_as(path), path.stat().st_mtime))
         return sorted(found, key=lambda entry: -entry.closed_at)
 

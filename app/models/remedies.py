@@ -18,7 +18,7 @@ MOST_VALUES = 40  # each takes one or two replays
 
 
 class Hotspot(QObject):
-    """What is live at the playhead, and what would lower it; ``helped``: more is known of that."""
+    """The live bytes at the playhead, and remedies that lower the peak. Signal ``helped``: new remedies."""
 
     moved = Signal()
     helped = Signal()
@@ -48,9 +48,7 @@ class Hotspot(QObject):
 
     @property
     def remedies(self) -> list[Suggestion]:
-        """What of the values at the playhead is known to lower the peak, best first. The list grows while
-        ``busy``.
-        """
+        """The remedies found so far for values at the playhead, best first. The list grows while ``busy``."""
         shown = self._exploration.shown
         return [] if shown is None else rank_suggestions(self._finding.found, shown.peak_bytes)
 

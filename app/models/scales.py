@@ -44,7 +44,7 @@ def _carried(known: Sequence[ListedSchedule]) -> tuple[ListedSchedule, ...]:
 def _opened(
     graph: Graph, budget_bytes: int, constraints: Constraints | None, carried: Sequence[ListedSchedule]
 ) -> Opened:
-    """Open ``graph`` with schedules known at another size, whose peaks and costs differ here."""
+    """Open ``graph`` with the schedules ``carried`` over from another size, replayed at this one."""
     told = None if constraints is None else constraints.to_json()
     opened = Opened.of(graph, SavedExploration(graph, budget_bytes, (), (), told))
     for one in carried:
@@ -58,7 +58,7 @@ class _Scale(QObject):
     """The model at other sizes, of its batch or of its input, and the way back to the profiled one.
 
     ``base``: the profiled graph. ``reach``: the memory of known schedules at other sizes; None until it is
-    known. Signal ``changed``: ``base``, ``reach`` or the budget is another.
+    computed. Signal ``changed``: ``base``, ``reach`` or the budget has changed.
     """
 
     changed = Signal()
@@ -93,10 +93,10 @@ class BatchScale(_Scale):
 
     def __init__(self, session: Session, parent: QObject | None = None) -> None:
         super().__init__(session, parent)
-        self._replayed = frozenset[bytes]()  # the schedules that ``reach`` is of
+        self._replayed = frozenset[bytes]()  # keys of the schedules in ``reach``
         self.asked = 0
-        self._budget = 0, 0  # what was wanted, and what the slider was put on
-        self._refused: Graph | None = None  # it does not grow with the batch
+        self._budget = 0, 0  # the user's budget, and the slider's after the last scaling
+        self._refused: Graph | None = None  # a graph that does not grow with the batch
         self._soon = later(self, _SOON_MS, self._read)
         session.exploration.known_changed.connect(self._on_known)
 
@@ -368,7 +368,7 @@ class InputScale(_Scale):
         self._opening = graph
         budget = exploration.budget_bytes
         carried = [one for one in self._carried() if alike(one.graph, graph)]
-        constraints = exploration.constraints if carried else None  # else its names may not be there
+        constraints = exploration.constraints if carried else None  # they may name ops that do not exist here
 
         def make() -> Opened:
             peak = simulate(graph, Schedule.plain(graph)).peak_bytes

@@ -78,7 +78,7 @@ class Session(QObject):
     logged = Signal(str)
 
     def __init__(self, parent: QObject | None = None, *, recent: Recent | None = None) -> None:
-        """``recent``: what was explored before, and goes on where its graph is opened again."""
+        """``recent``: earlier explorations, which are continued when their graph is opened again."""
         super().__init__(parent)
         self._recent = recent
         self.exploration = Exploration(self)
@@ -102,7 +102,7 @@ class Session(QObject):
         self._reporting.failed.connect(self.failed)
         self._working = False  # the device process, on a job
         self._exporting: ListedSchedule | None = None
-        self._directory, self._staged = Path(), set[Path]()  # where to, and what was beside it before
+        self._directory, self._staged = Path(), set[Path]()  # export folder; staging folders there before
         self._source = _Source.FILE
         self.file: Path | None = None  # where the graph is; None if it is in no file
 
@@ -287,7 +287,7 @@ class Session(QObject):
 
     def profile(self, request: ModelRequest, *, costs: str = "measured") -> None:
         if self.device.busy:
-            self.device.process.stop()  # with the profile that it is busy with
+            self.device.process.stop()  # it is still profiling another model
         self.opening.close()
         self._source = _Source.FILE
         self.exploration.set_passing(False)
@@ -324,7 +324,7 @@ class Session(QObject):
 
     def cancel_device(self) -> None:
         if self._source is not _Source.FILE:
-            self.opening.close()  # what it sent and is being read
+            self.opening.close()  # a graph that the process sent may be being read
         if self.device.busy:
             self._source = _Source.FILE
             self.device.cancel()

@@ -42,15 +42,13 @@ from checkmate.workers.window_messages import (
 )
 
 SOLVE_SECONDS = 10.0
-_CANCEL_PATIENCE_MS, _PER_OP_MS = 300, 0.2  # of a large graph even the last check takes a while
-_SILENT_S = 30.0  # beyond a solve's time; nothing is heard of it for so long only if an answer was lost
+_CANCEL_PATIENCE_MS, _PER_OP_MS = 300, 0.2  # per op, because checking a large graph's schedule takes a while
+_SILENT_S = 30.0  # beyond a solve's time limit: an answer later than that is taken for lost
 _MOST_WORKERS = 4
 _FALSE_BOUND = "A bound from the solver contradicts a schedule that was checked, and was dropped."
 _FALSE_ANSWER = "the solver's answer contradicts a schedule that was checked"
 _REMEMBERED = 8  # checks
-_AT_ONCE = 1000  # steps; the check of more is felt (about 10 ms a thousand)
-
-# The messages about a question, and those about a job.
+_AT_ONCE = 1000  # steps; checking a longer schedule in this process would be felt (10 ms per thousand)
 AboutQuestion = MemoryNeeded | FrontierBound | FrontierSchedule | Filling
 Ended = SolveEnded | JobCancelled
 AboutJob = Incumbent | SolveBound | Ended
@@ -105,7 +103,7 @@ class Checking(QObject):
 
 @dataclass
 class _Arrived:
-    """A message, with its schedule's check. ``ticket``: the check's job; 0: there is nothing to check."""
+    """A message from the solver. ``ticket``: the job that checks its schedule, 0 if it needs no check."""
 
     message: Message
     ticket: int = 0
@@ -145,12 +143,11 @@ class SolverClient(QObject):
         self.checking = Checking(exploration, self)
         self.checking.checked.connect(self._on_checked)
         self.checking.died.connect(self._on_checker_died)
-        # The last checks and their answers: a solve begins with a known schedule and ends with its best. Both
-        # were checked before.
+        # The last checks and their results, to reuse: a solve's first and last schedule were checked before.
         self._asked: deque[tuple[WhatIf, bytes, int]] = deque(maxlen=_REMEMBERED)
         self._answers: dict[int, Checked] = {}
         self._held = False
-        self._knows_graph = False  # the process that runs
+        self._knows_graph = False  # whether the graph was sent to the running process
         exploration.graph_changed.connect(self._forget)
         exploration.listing.fill_switched.connect(lambda on: self.process.send(FillFrontier(on)))
         # Cores that the solver may use; it runs at a lower priority.
@@ -262,7 +259,7 @@ class SolverClient(QObject):
         ):
             ticket = self._ticket(what_if, message.steps)
         if isinstance(message, Ended) and what_if is not None:
-            self._patience.stop()  # it listens; only the check of what it found is still to come
+            self._patience.stop()  # the solver has answered; only its schedule may still have to be checked
             self.process.expect(None)
         self._arrived.append(_Arrived(message, ticket, self._answers.get(ticket)))
         self._handle()
@@ -287,7 +284,7 @@ class SolverClient(QObject):
         return ticket
 
     def _on_checker_died(self) -> None:
-        self._asked.clear()  # what it has not answered it never will
+        self._asked.clear()  # its pending checks will never be answered
         self._handle(wait=False)
 
     def _question_of(self, message: Message) -> WhatIf | None:
@@ -389,7 +386,7 @@ class SolverClient(QObject):
     def _on_ended(self, ended: SolveEnded, solve: Solve, elapsed: float) -> None:
         solve.assumptions = ended.assumptions
         if solve.aim is None:
-            budget = solve.budget_bytes  # as it was asked, whatever is said of it
+            budget = solve.budget_bytes  # the window's own record, not the answer's
             solve.tightest = Tightest.of(ended.statistics)
         else:
             budget, solve.probes = ended.budget_bytes, int(ended.statistics.get("probes", 0))
@@ -424,7 +421,7 @@ class SolverClient(QObject):
         else:
             self.failed.emit(sentence, "It was started again; move the budget to solve.")
         self._knows_graph = False
-        if not self.process.failing:  # else it would die again and again; it starts when it is asked
+        if not self.process.failing:  # after several deaths, restart it only when a solve is asked for
             self.send_graph()
         if self._exploration.running_solve:
             self._end(SolveStatus.FAILED, "the solver process ended; move the budget to solve again")

@@ -94,7 +94,7 @@ class StepSpan(QObject):
 
     @property
     def stages(self) -> tuple[float, float]:
-        """The stages at both ends of what is on screen, and how far they are done there."""
+        """The visible range in stages; a fraction says how far into its stage an end is."""
         begin, end = np.interp((self.begin, self.end), self._edges, self._numbers).tolist()
         return begin, end
 
@@ -169,7 +169,7 @@ class StepSpan(QObject):
         shown = self._exploration.shown
         if shown is None:
             return
-        # Partial views of the same graph stay where they are, which its stages say.
+        # A zoomed view of the same graph keeps its stages, although the new schedule has other steps.
         stays, stages = shown.graph is self._graph and not self.is_whole, self.stages
         if shown.graph is not self._graph:
             self.heights = dict.fromkeys(Scale, _ALL)

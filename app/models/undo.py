@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,31 +30,23 @@ from checkmate.solvers.constraints import Constraints
 _MOST = 200  # changes; each may hold a schedule in memory
 
 
-class _Edits:
-    """Makes changes of one kind."""
-
-    def put(self, value: Any) -> None:
-        """Apply a change's new value, or on undo its old one."""
-        raise NotImplementedError
-
-
 class _Change(QUndoCommand):
-    def __init__(self, edits: _Edits, text: str, before: Any, after: Any) -> None:
+    def __init__(self, put: Callable[[Any], None], text: str, before: Any, after: Any) -> None:
         super().__init__(text)
-        self._edits, self._before, self._after = edits, before, after
+        self._put, self._before, self._after = put, before, after
 
     def redo(self) -> None:
-        self._edits.put(self._after)
+        self._put(self._after)
 
     def undo(self) -> None:
-        self._edits.put(self._before)
+        self._put(self._before)
 
 
 @dataclass(frozen=True)
 class _OnScreen:
-    """The schedule on screen (A), the other (B) and the slider's place.
+    """The displayed schedule (A), the compared one (B) and the slider's request.
 
-    ``by_hand``: the user chose A. Otherwise A is the best known for where the slider stands, now and later.
+    ``by_hand``: the user chose A; otherwise A follows the best known schedule for the slider's request.
     """
 
     asked: SliderTarget
@@ -62,7 +55,7 @@ class _OnScreen:
     by_hand: bool
 
 
-class ShownEdits(_Edits):
+class ShownEdits:
     def __init__(self, exploration: Exploration, comparison: Comparison, stack: QUndoStack) -> None:
         self._exploration, self._comparison, self._stack = exploration, comparison, stack
 
@@ -101,7 +94,7 @@ class ShownEdits(_Edits):
     def _push(self, text: str, after: _OnScreen) -> None:
         now = self._now
         if now != after:
-            self._stack.push(_Change(self, text, now, after))
+            self._stack.push(_Change(self.put, text, now, after))
 
     def put(self, value: _OnScreen) -> None:
         exploration = self._exploration
@@ -113,7 +106,7 @@ class ShownEdits(_Edits):
             exploration.show(value.shown)
 
 
-class ListEdits(_Edits):
+class ListEdits:
     """Pins, renames, notes and removes schedules; the first three put one of another group into the list."""
 
     def __init__(self, exploration: Exploration, stack: QUndoStack) -> None:
@@ -145,13 +138,13 @@ class ListEdits(_Edits):
 
     def _change(self, text: str, found: ListedSchedule, after: OwnSchedule | None) -> None:
         before = self._listing.of(found)
-        self._stack.push(_Change(self, text, (found.key, before), (found.key, after)))
+        self._stack.push(_Change(self.put, text, (found.key, before), (found.key, after)))
 
     def put(self, value: tuple[bytes, OwnSchedule | None]) -> None:
         self._listing.put(*value)
 
 
-class UndoCommands(QObject, _Edits):
+class UndoCommands(QObject):
     """Asks for budgets and aims, and switches constraints on the selected op or its layer."""
 
     changed = Signal()
@@ -179,7 +172,7 @@ class UndoCommands(QObject, _Edits):
         if self._exploration.graph is None or after == before:
             self._session.solve()
         else:
-            self.stack.push(_Change(self, after.words, before, after))
+            self.stack.push(_Change(self.put, after.words, before, after))
 
     def put(self, value: SliderTarget | Constraints) -> None:
         if isinstance(value, Constraints):
@@ -234,5 +227,5 @@ class UndoCommands(QObject, _Edits):
 
     def _change(self, text: str, after: Constraints) -> None:
         if self._exploration.graph is not None and after != self._exploration.constraints:
-            self.stack.push(_Change(self, text, self._exploration.constraints, after))
+            self.stack.push(_Change(self.put, text, self._exploration.constraints, after))
         self.changed.emit()  # a button that was pressed may have to come up again

@@ -14,7 +14,7 @@ from checkmate.ir import CostUnit, Graph, Schedule, StageMatrices
 from checkmate.machine.cost_origin import cost_text
 from checkmate.units import byte_unit, round_values
 
-_WIDEST = 200  # the ratio of its ends, at most: before a bound is known, few bytes are sure to be needed
+_WIDEST = 200  # the largest ratio of a scale's ends: without a proved bound, the floor may be almost zero
 _LOG_FROM = 4.0  # above this ratio of its ends a linear scale would crush the low budgets
 
 
@@ -68,9 +68,9 @@ class BudgetScale:
         return [tick for tick in every if low <= tick <= high]
 
 
-Tick = tuple[float, str]  # where it is, and its words
+Tick = tuple[float, str]  # place and label
 _MOST_DIGITS = 9
-_APART = 0.6  # of the distance of two ticks on average; closer ones would touch
+_APART = 0.6  # of the average distance between ticks; labels of closer ticks would touch
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class StepAxis:
         first, last = self.position(low), self.position(high)
         numbers = (int(value) for value in round_values(first + 1, last + 1, most) if value == int(value))
         ticks = ((float(self.place(number - 0.5)), f"{number:,}") for number in numbers if number > 0)
-        middle = (low + high) / 2  # within one step there may be no middle of any
+        middle = (low + high) / 2  # zoomed into one step, no tick may be visible: label the middle
         return list(_apart(ticks, low, high, most)) or [(middle, f"{self.step_at(middle) + 1:,}")]
 
     def cost_ticks(self, low: float, high: float, most: int) -> list[Tick]:

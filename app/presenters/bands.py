@@ -21,9 +21,9 @@ from checkmate.memory.placement import FIXED as FIXED_BUFFER
 from checkmate.memory.placement import WORKSPACE, Placement
 from checkmate.units import format_bytes, plural
 
-MOST_GROUPS = 5  # as many as there are colours; the others are one group
+MOST_GROUPS = 5  # the number of colours; all further layers share one group
 _OTHERS = "other layers"
-_LEAST_PIXELS = 0.5  # a lower band is drawn together with those of its group
+_LEAST_PIXELS = 0.5  # thinner bands of a group are drawn as one
 NOTHING = -1
 
 
@@ -86,8 +86,8 @@ class Bands:
         self, steps: NDArray[np.int64], height: int, top: float, bottom: float = 0.0
     ) -> NDArray[np.int64]:
         """Which band each pixel belongs to, int64[steps, height]. ``steps`` ascend; the first pixel of each
-        is at the bottom. ``bottom`` and ``top`` are the bytes at the lower and the upper edge. What is no
-        band is NOTHING, or ``count`` and a group: its low bands, or all of it where it has none."""
+        is at the bottom. ``bottom`` and ``top`` are the bytes at the lower and the upper edge. A pixel above
+        the stack is NOTHING; ``count + g`` stands for the merged thin bands of group ``g``, or all of it."""
         column, rank, size, owner = self._parts(steps, (top - bottom) * _LEAST_PIXELS / height)
         order = np.argsort(column * (2 * self.count + 2 * len(self.groups)) + rank, kind="stable")
         column, size, owner = column[order], size[order], owner[order]
@@ -130,8 +130,8 @@ class Bands:
     def _less_taken_over(
         self, steps: NDArray[np.int64], column: NDArray[np.int64], band: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return each band's height in its column. Where an op writes over an input, the bytes are drawn
-        once: left off the new band, or off the old one where the output is a view."""
+        """Return each band's height in its column. Where an op writes over its input, both buffers are live,
+        but share memory: the shared bytes are subtracted from the new band, else from the ending one."""
         size = self.bytes[band].copy()
         taken = self.shown.timeline.taken_over[steps].copy()
         new, old = (ends[band] == steps[column] for ends in (self.born, self.last))

@@ -23,8 +23,8 @@ _ROOM = 1.05  # a step without a schedule is given this much more than it should
 
 
 def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
-    """The bytes that the allocator may show: the slider's budget, or what the schedule needs. A schedule that
-    recomputes nothing is not made for a budget: it is allowed what its allocations should need."""
+    """The bytes that the allocator may show: the slider's budget, or the schedule's peak if that is more.
+    A schedule without recomputation was not solved for a budget: it gets what it is expected to allocate."""
     budget = max(budget_bytes, found.peak_bytes)
     if found.schedule.recomputations:
         return budget
@@ -33,8 +33,8 @@ def default_budget(found: ListedSchedule, budget_bytes: int) -> int:
 
 
 def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]:
-    """The budget that the dialog begins with. XLA gives out other bytes than the graph counts: there it is a
-    share of the plain step as XLA compiles it."""
+    """The dialog's default budget, as text and value. XLA's bytes differ from the graph's, so a compiled step
+    gets a share of the plain step's peak."""
     size = default_budget(found, budget_bytes)
     if not found.graph.runner.compiled:
         return format_bytes(size), Budget(bytes_=size)
@@ -45,7 +45,7 @@ def first_budget(found: ListedSchedule, budget_bytes: int) -> tuple[str, Budget]
 
 @dataclass(frozen=True)
 class PeakBar:
-    """``how``: whether it was measured or predicted."""
+    """A bar for one step's peak (``size``, in bytes). ``how``: ``measured`` or ``predicted``, in words."""
 
     name: str
     size: int
@@ -54,8 +54,8 @@ class PeakBar:
 
 @dataclass(frozen=True)
 class ExportCard:
-    """``missed``: what is not as promised, and what to do about it. ``lines``: Python for what was written;
-    ``lines_do``: what they do with it."""
+    """What the dialog shows after an export. ``missed``: broken promises, and what to do about them.
+    ``lines``: Python code that uses the exported step; ``lines_do``: what that code does, in words."""
 
     missed: tuple[str, ...]
     bars: tuple[PeakBar, ...]
@@ -70,7 +70,7 @@ def export_card(report: Mapping[str, Any], directory: Path) -> ExportCard:
     """``report``: as in a file. ``directory``: the folder that was written."""
     runner, budget = runner_of(report.get("settings", {})), report["budget_bytes"]
     by = "predicted by XLA" if runner.compiled else "predicted"
-    plain, written = _bars(report["peak_bytes"], by, fits=not runner.metered)
+    plain, written = _bars(report["peak_bytes"], by, may_fit=not runner.metered)
     next_step = (f"try a budget of {format_bytes_enough(written.size)}",) if written.size > budget else ()
     what = "Gradients" if _of_gradients(report) else "Results"
     return ExportCard(
@@ -89,11 +89,12 @@ def export_card(report: Mapping[str, Any], directory: Path) -> ExportCard:
     )
 
 
-def _bars(peak: Mapping[str, Any], by: str, *, fits: bool) -> tuple[PeakBar, PeakBar]:
-    """``by``: where a peak is from that was not measured. ``fits``: so that of the plain step may be."""
+def _bars(peak: Mapping[str, Any], by: str, *, may_fit: bool) -> tuple[PeakBar, PeakBar]:
+    """Bars of the plain and the exported step. ``by`` labels peaks that were not measured."""
     plain, measured = peak["plain_measured"], peak["measured"]
     largest = {how: max(peak.get(name) or 0 for name in (how, f"reloaded_{how}")) for how in _HOW}
-    before = PeakBar("Plain step", peak["plain_predicted"], by if fits else f"{by}, does not fit")
+    # On a metered device the plain step is measured unless it does not fit.
+    before = PeakBar("Plain step", peak["plain_predicted"], by if may_fit else f"{by}, does not fit")
     return (
         before if plain is None else PeakBar("Plain step", plain, "measured"),
         PeakBar("Exported step", largest["predicted"], by)

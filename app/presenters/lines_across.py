@@ -143,8 +143,8 @@ def top_with(lines: Sequence[MemoryLine], top_bytes: float) -> float:
 
 
 def sharing(heights: Sequence[float]) -> list[tuple[int, int]]:
-    """Each line's place among those at its height, and their number. Heights are in pixels, in order; lines
-    that are closer than a line is wide count as one."""
+    """For each line (place, count) among the lines at the same height. Heights are in pixels, sorted; lines
+    closer than a line's width count as the same height."""
     groups: list[list[float]] = []
     for height in heights:
         if groups and abs(height - groups[-1][-1]) < _SAME:
@@ -155,9 +155,9 @@ def sharing(heights: Sequence[float]) -> list[tuple[int, int]]:
 
 
 def spread(wanted: Sequence[Box], taken: Sequence[Box], low: float, high: float) -> list[float]:
-    """The tops of boxes that cover neither each other nor those ``taken``. Each is as near as possible to
-    where it is wanted, between ``low`` and ``high``, and below those before it. Where there is no room left
-    below, it may stand above; where there is none at all, it stays where it is wanted."""
+    """The tops of boxes, moved so that they overlap neither each other nor the ``taken`` ones. Each stays
+    within ``low`` and ``high``, as near as possible to where it is ``wanted`` and below the box before it; if
+    there is no room below, it goes above, and if there is none at all, it does not move."""
     placed: list[Box] = list(taken)
     tops: list[float] = []
     after = low

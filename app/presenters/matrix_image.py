@@ -14,20 +14,20 @@ from checkmate.ir import Graph, Schedule, StageMatrices, Timeline
 from checkmate.units import format_bytes
 
 FORWARD, BACKWARD, RECOMPUTED, HELD, CHECKPOINTED = range(1, 6)  # 0: nothing
-_HELD_SHARE = 0.43  # how strongly a value is drawn that no backward op waits for
-_FAINTEST = 0.18  # a single cell stays visible
-_APART = 3.0  # pixels of a row; higher ones have a gap below them
+_HELD_SHARE = 0.43  # the intensity of a value that no backward op reads
+_FAINTEST = 0.18  # the least intensity, so that a single cell stays visible
+_APART = 3.0  # pixels; rows of this height or more have a gap below them
 _Ints = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Raster:
-    """The pixels of an image of R or S: its steps lie as on an axis, its ops are rows, in order of first
+    """Maps cells of R or S to pixels: steps go along a ``StepAxis``, and ops are rows in order of first
     computation.
 
     ``edges``: float64[steps + 1], the pixel at which each step begins, and the last one ends. ``top``: the
-    pixel at which the first op's row begins. ``row``: pixels of a row. ``dot``: pixels that what must not be
-    overlooked has at least, across and down.
+    pixel at which the first op's row begins. ``row``: height of a row in pixels. ``dot``: the least width and
+    height in pixels of a cell that must not be overlooked.
     """
 
     edges: NDArray[np.float64]
@@ -51,8 +51,8 @@ class Raster:
         return cls((axis.edges - low) * width / (high - low), -ops[0] * row, row, size, dot)
 
     def boxes(self, begin: _Ints, end: _Ints, column: _Ints, least: int = 1) -> NDArray[np.bool_]:
-        """Where boxes are that go from one step to before another, in a column's row. Each has ``least``
-        pixels across and down."""
+        """Mask of the pixels in boxes from step ``begin`` to before step ``end`` in the row of ``column``.
+        Each box has at least ``least`` pixels in width and height."""
         (height, width), tops = self.size, self.top + column * self.row
         left, right = _pixels(self.edges[begin], self.edges[end], least, width)
         above, below = _pixels(tops, tops + self.row - self._gap, least, height)
@@ -63,12 +63,12 @@ class Raster:
         return np.asarray(covered[:-1, :-1] > 0.5)
 
     def density(self, begin: _Ints, end: _Ints, column: _Ints) -> NDArray[np.float64]:
-        """The share of each pixel that spans of steps cover, the mean of the ops in it. A span's ends may be
-        within a pixel; those of one column do not overlap."""
+        """The fraction of each pixel covered by spans of steps, averaged over the ops in the pixel. Spans may
+        end inside a pixel; those of one column do not overlap."""
         (height, width), wide = self.size, self.size[1] + 1
         whole, part = (np.zeros((height + 1) * wide) for _ in range(2))
         above, below = self._lines(column)
-        # What is covered left of a place, in pixels: all of the pixels before its own, and a part of that.
+        # A span that ends at x covers every pixel left of x (``whole``) and ``part`` of the pixel at x.
         for steps, sign in ((end, 1.0), (begin, -1.0)):
             exact = np.clip(self.edges[steps], 0, width)
             pixel = exact.astype(np.int64)
@@ -102,8 +102,8 @@ class Raster:
 def _pixels(
     begin: NDArray[np.floating[Any]], end: NDArray[np.floating[Any]], least: int, most: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first pixel of each stretch and the one after its last, in an image of ``most``. A shorter stretch
-    has ``least`` pixels around its middle, one outside none."""
+    """Round each stretch to pixels [first, end) of an image of ``most`` pixels. A stretch shorter than
+    ``least`` is widened around its middle; one outside the image is empty."""
     middle = (begin + end) / 2
     seen = ((end > 0) | (middle >= 0)) & ((begin < most) | (middle <= most))
     first = np.clip(np.rint(np.minimum(begin, middle - least / 2)), 0, max(0, most - least))
@@ -258,10 +258,10 @@ def difference(graph: Graph, a: Schedule, a_live: Timeline, b: Schedule, b_live:
 
 
 def compared_picture(a: StageMatrices, b: StageMatrices, which: str, raster: Raster) -> NDArray[np.uint8]:
-    """Which schedule computes (``R``) or holds (``S``) each cell: NEITHER, BOTH, ONLY_A or ONLY_B, where A
-    has it. A stage of B is where A's is that ends with the same op. Where many cells share a pixel of S, it
-    says which schedule holds any of them."""
-    place = np.argsort(a.order)[b.order]  # of B's columns and stages among A's
+    """Which schedule computes (``R``) or holds (``S``) each cell: NEITHER, BOTH, ONLY_A or ONLY_B, on A's
+    axes. Stages of A and B that end with the same op correspond. A pixel of S that covers many cells says
+    which schedules hold any of them."""
+    place = np.argsort(a.order)[b.order]  # B's column (and stage) → A's
     if which == "S":
         first, second = _held_at(a, a, np.arange(a.n), raster), _held_at(b, a, place, raster)
         cases = np.array([NEITHER, ONLY_A, ONLY_B, BOTH], np.uint8)
@@ -284,11 +284,11 @@ def compared_picture(a: StageMatrices, b: StageMatrices, which: str, raster: Ras
 def _held_at(
     matrices: StageMatrices, a: StageMatrices, place: NDArray[np.int64], raster: Raster
 ) -> NDArray[np.bool_]:
-    """Where any cell of S is held, on A's axis. ``place``: of the columns and stages among A's."""
+    """Mask of the pixels in which any cell of S is held, on A's axes. ``place``: column (and stage) → A's."""
     (height, width), n = raster.size, a.n
     by_stage = replace(raster, edges=np.arange(n + 1.0), size=(height, n))
     held = by_stage.boxes(matrices.held_from, matrices.held_to, place[matrices.held_column])
-    before = np.zeros((height, n + 1), np.int32)  # how many of A's stages hold it
+    before = np.zeros((height, n + 1), np.int32)  # by row: how many of A's first stages hold a cell
     np.cumsum(held[:, np.argsort(place)], axis=1, out=before[:, 1:])
     borders, pixels = raster.edges[stage_edges(a)], np.arange(width)
     first = np.searchsorted(borders[1:], pixels, side="right")

@@ -89,9 +89,9 @@ def repeats_and_first(
 
 
 def live_bytes(layout: GraphLayout, shown: ListedSchedule, step: int) -> NDArray[np.float64]:
-    """What each box's ops hold in ``step``: values that they wrote, and the workspace of the op that runs.
-    What that op writes over an input counts as the input still. With the fixed bytes, this is all that is
-    live."""
+    """The live bytes in ``step`` by box: values that its ops wrote, and the workspace of the running op.
+    Where that op writes over an input, the bytes count in the input's box only. With the fixed bytes, the sum
+    is all that is live."""
     timeline, graph = shown.timeline, shown.graph
     step = min(step, len(timeline.live_bytes) - 1)
     alive = (timeline.buffer_born <= step) & (step <= timeline.buffer_last)

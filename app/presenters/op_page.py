@@ -23,9 +23,9 @@ _KERNELS = {"onednn": "oneDNN's kernels", "eigen": "Eigen's kernels", "cuda": "C
 
 @dataclass(frozen=True)
 class OpLink:
-    """A value that an op reads or makes, or an op that reads from it. ``op`` and ``value`` are what it leads
-    to: -1 for a parameter or an input of the model, which no op makes, and for words alone. ``role`` leads to
-    ``step``, if that is not -1; it counts from 0."""
+    """A value that an op reads or makes, or an op that reads from it. A click on the name selects ``op`` and
+    ``value``; -1 if there is nothing to select, such as for a parameter. A click on ``role`` moves to
+    ``step`` (from 0) unless that is -1."""
 
     role: str
     name: str
@@ -166,8 +166,8 @@ def _rows_of(
 
 
 def _limit(shown: ListedSchedule, standing: Standing | None) -> tuple[int, str]:
-    """Return the bytes that the schedule had to keep to, and their name. Only the best schedule for the
-    budget was made for the budget."""
+    """Return the bytes that the schedule had to fit into, and what they are. Any schedule but the best one
+    for the budget was made for another limit, so its own peak is taken."""
     if standing is not None and standing.shown is shown and standing.fit is BudgetStanding.BEST:
         return standing.budget_bytes, "the budget"
     return shown.peak_bytes, "this schedule's peak"

@@ -10,7 +10,8 @@ from checkmate.runner import TORCH, Runner
 
 @dataclass(frozen=True)
 class Phase:
-    """``stages``: of the reports that it sends. ``certain``: it comes whatever the others find."""
+    """A phase of a job. ``stages``: the stages of its progress reports. ``certain``: whether it always
+    comes."""
 
     title: str
     stages: tuple[str, ...]
@@ -57,8 +58,8 @@ _LISTED = 12  # that have begun; of more, the first become one row
 
 @dataclass(frozen=True)
 class Story:
-    """``begun``: the place in ``phases`` and the time of each phase that has begun; one may do so again.
-    ``share``: of the present one, where it is known."""
+    """The course of a job through its phases. ``begun``: index in ``phases`` and start time of each phase
+    that has begun; a phase may begin again. ``share``: how much of the current phase is done, if known."""
 
     phases: tuple[Phase, ...]
     begun: tuple[tuple[int, float], ...]

@@ -20,7 +20,7 @@ KIND_WORDS = {
     "workspace": "workspace",
 }
 
-_GRAB = 3.0  # times by what a cell is drawn larger: a hand that misses it by no more means it
+_GRAB = 3.0  # a click up to this many times ``reach`` away from a cell still selects it
 
 
 def step_words(shown: ListedSchedule, axis: StepAxis, stack: Stack, step: int) -> str:
@@ -79,9 +79,9 @@ def range_words(shown: ListedSchedule, axis: StepAxis, chosen: tuple[int, int]) 
 def cell_near(
     shown: ListedSchedule, axis: StepAxis, which: str, at: tuple[float, float], reach: tuple[float, float]
 ) -> tuple[int, int]:
-    """The step and the column at a place on the axis, and of the columns; those of a cell of R or S that is
-    set instead, if one is near. ``reach``: by how much a cell is drawn larger than it is, on each side. Of
-    cells that are drawn there, a recomputation comes first, as it is above all."""
+    """The (step, column) of the nearest set cell of R or S, if one is near ``at`` (axis place, column); else
+    the step and column at ``at``. ``reach``: by how much cells are drawn enlarged, on each side. Of several
+    cells drawn at ``at``, a recomputation wins, since it is drawn on top."""
     matrices, step = shown.matrices, axis.step_at(at[0])
     if which == "R":
         steps, column, rank = np.arange(axis.count), matrices.column_of_step, shown.schedule.first_occurrence
@@ -118,7 +118,7 @@ def cell_words(shown: ListedSchedule, which: str, step: int, column: int) -> str
     again = runs.recomputations_of(op)[steps.index(run) - 1]
     why = []
     dropped = _last_held(shown, op, again.before, run)
-    if dropped < run:  # else its memory is still that of another value
+    if dropped < run:  # a view's buffer may live until ``run``, and was not dropped
         why.append(f"dropped after step {dropped + 1:,}")
     if again.read_at is not None:
         why.append(f"needed by {_reader_at(shown, again.read_at)}")

@@ -38,9 +38,9 @@ class Cell:
 class RangeRow:
     """A value that is in memory in some ``steps`` of a range.
 
-    ``first``, ``last``: of the whole time that reaches into the range; ``last`` is the number of steps if it
-    stays to the end. ``byte_cost``: its bytes times the cost of ``steps``, in the graph's unit. ``share``: of
-    all values' ``byte_cost``, from 0 to 1. ``waits``: no step of the range reads or writes it."""
+    ``first``, ``last``: the steps in which it is live, also outside the range; ``last`` is the number of
+    steps if it is kept to the end. ``byte_cost``: its bytes times the cost of ``steps``, in the graph's unit.
+    ``share``: its part of all ``byte_cost``, 0 to 1. ``waits``: no step of the range reads or writes it."""
 
     value: int
     op: int

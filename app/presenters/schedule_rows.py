@@ -77,7 +77,7 @@ def own_name(own: OwnSchedule, plain_bytes: int) -> str:
 
 
 def shown_name(found: ListedSchedule, plain: ListedSchedule, own: OwnSchedule | None) -> str:
-    """What any schedule is called where it stands alone."""
+    """The name of a schedule outside of the list."""
     if own is not None:
         return own_name(own, plain.peak_bytes)
     return _method(found, plain) or schedule_name(found, plain.peak_bytes)
@@ -86,8 +86,8 @@ def shown_name(found: ListedSchedule, plain: ListedSchedule, own: OwnSchedule | 
 def grouped(
     what_if: WhatIf, own: Iterable[OwnSchedule], also: Sequence[ListedSchedule] = ()
 ) -> dict[RowGroup, tuple[ScheduleRow, ...]]:
-    """A schedule stands in the first group that has it. ``also``: schedules to list in any case, such as the
-    one that is compared."""
+    """The groups of the list; a schedule is listed in the first group that it belongs to. ``also``: schedules
+    to list in any case, such as the compared one."""
     plain = what_if.plain
     mine = tuple(_own_row(entry, what_if) for entry in own)
     seen = {row.found.key for row in mine}
@@ -145,8 +145,8 @@ def _plain_row(what_if: WhatIf) -> ScheduleRow:
 
 
 def _first_row(what_if: WhatIf) -> Iterator[ScheduleRow]:
-    """What is solved by itself: the best known for ``FIRST_SHARE`` of keeping everything; the least memory
-    where it is proved that nothing fits that."""
+    """The row of the budget that the window solves unasked: ``FIRST_SHARE`` of keeping everything; or the
+    least known memory, if it is proved that nothing fits that budget."""
     plain, least = what_if.plain, what_if.known[0]
     budget, name = int(FIRST_SHARE * plain.peak_bytes), f"{share_text(FIRST_SHARE)} of the peak"
     found = what_if.best_to_show(budget)

@@ -39,7 +39,7 @@ def before_a_solve(*, opened: bool, passing: bool, preparing: str) -> SolveWords
 
 
 def unsolved(graph: Graph, standing: Standing, lower_bound: float, preparing: str) -> SolveWords:
-    """``lower_bound`` is the bound on the cost of the budget, which was not solved for."""
+    """What is known about a budget that was not solved. ``lower_bound``: the proved bound on its cost."""
     if standing.fit is BudgetStanding.IMPOSSIBLE:
         return _impossible(standing)
     budget, best = strong(_spaced(format_bytes(standing.budget_bytes))), standing.best
@@ -150,7 +150,7 @@ def in_short(standing: Standing, plain_peak: int) -> tuple[str, str]:
 
 
 def on_screen(standing: Standing) -> str:
-    """What is on screen in place of the budget's own schedule; empty where that itself is."""
+    """Which schedule is displayed instead of the best one for the budget; empty if that one is displayed."""
     if standing.fit in (BudgetStanding.BEST, BudgetStanding.COMING):
         return ""
     shown = standing.shown

@@ -54,7 +54,7 @@ def target_text(graph: Graph) -> str:
 
 
 def live_source(graph: Graph) -> str:
-    """Where the second curve of live bytes is from, beside the predicted."""
+    """The source of the second curve of live bytes; the first one is predicted."""
     return "XLA's buffers" if graph.runner.compiled else "measured"
 
 
@@ -197,7 +197,7 @@ def fill_text(on: bool, state: FillState | None, *, solving: bool, found: int) -
     if solving:
         return f"waiting · {known}"
     if state is FillState.RESTING:
-        return known  # the button beside it lets it go on
+        return known  # the button beside the text continues the work
     return "" if state is None else f"{'done' if state is FillState.DONE else 'working'} · {known}"
 
 

@@ -27,7 +27,7 @@ from checkmate.units import format_bytes, parse_bytes
 
 _PROVED = 1 - 1e-9
 _ROUNDING = 1 + 1e-9  # sums of the same costs in another order differ by rounding
-_NOTABLY = 0.001  # by so much one schedule is clearly better than another
+_NOTABLY = 0.001  # a schedule is clearly better if it costs less by this share
 _TRIES = 4  # schedules of other sets adapted before the window answers; the solver process does the rest
 _QUICK = 2000  # ops; adapting a longer schedule would hold up the window
 
@@ -169,9 +169,9 @@ class ListedSchedule:
 
 
 class WhatIf:
-    """What is known of a graph under constraints. ``baselines``: schedules of published methods, also where
-    others beat them. ``missed``: by key of a schedule, the budget in bytes that an export found it over.
-    """
+    """What is known of a graph under constraints. ``baselines``: schedules of published methods, even if not
+    on the frontier. ``missed``: schedule key → the budget in bytes that its measured peak exceeded in an
+    export."""
 
     def __init__(self, graph: Graph, constraints: Constraints) -> None:
         self.constrained = ConstrainedGraph.of(graph, constraints)
@@ -276,10 +276,10 @@ class WhatIf:
         return new
 
     def as_listed(self, budget_bytes: int) -> int:
-        """Return the smallest known peak whose text is the same as this budget's.
+        """Return the smallest known peak that the list shows with the same text as this budget.
 
-        The list's words are rounded, so the schedule that is meant may need a little more. It is the budget
-        itself if its words do not say it wholly, or if a schedule with these words fits it.
+        Listed peaks are rounded, so a user who types one may mean a schedule that needs slightly more. The
+        budget itself is returned if it is no rounded figure, or if a schedule with this text fits it.
         """
         words = format_bytes(budget_bytes)
         if parse_bytes(words) != budget_bytes:
@@ -296,7 +296,7 @@ class WhatIf:
         return [found for found in self.known if found.key not in self.missed]
 
     def best_to_show(self, budget_bytes: int) -> ListedSchedule | None:
-        """Return ``best_for`` the budget; where an export found that over it, the next that fits."""
+        """Return ``best_for`` the budget; but if an export measured that over it, the next best that fits."""
         fitting = [found for found in self.known if found.peak_bytes <= budget_bytes]
         kept = (found for found in reversed(fitting) if budget_bytes > self.missed.get(found.key, -1))
         return next(kept, None) or self.best_for(budget_bytes)
@@ -332,7 +332,7 @@ class WhatIf:
             return
         if not (
             other.constrained.once & ~self.constrained.once
-        ).any():  # what they forbid is forbidden here too
+        ).any():  # its constraints hold here too, and so do its bounds
             for budget, bound in other.frontier.bounds:
                 self.frontier.add_bound(budget, bound)
         tries = _TRIES if self.graph.n <= _QUICK else 0

@@ -19,7 +19,9 @@ from checkmate.solvers.known_frontier import Frontier
 
 @dataclass(frozen=True)
 class OwnSchedule:
-    """A schedule of the user's list. ``asked``: what led to it; None if it was chosen from a list."""
+    """A schedule of the user's list. ``asked``: the request that it answers; None if it was picked from a
+    list.
+    """
 
     found: ListedSchedule
     asked: SliderTarget | None = None
@@ -62,7 +64,7 @@ def insert_saved(saved: SavedExploration, what_if: WhatIf) -> None:
 
 
 def facts_of(result: SolveResult) -> dict[str, Any]:
-    """What is told of a schedule when it is added."""
+    """Keyword arguments for adding the schedule to a frontier."""
     return {"budget_bytes": result.budget_bytes, "solver": result.solver, "seconds": result.solve_seconds}
 
 
@@ -89,8 +91,8 @@ def read_waiting(saved: SavedExploration) -> Waiting:
     return found
 
 
-# (Every schedule once; place → entry of the user's list; place → constraints whose frontier it is on; place →
-# budget that an export found it over.)
+# The distinct schedules, then by index: the entry of the user's list, the constraints whose frontier has the
+# schedule, and the budget that its measured peak exceeded in an export.
 ToSave = tuple[
     tuple[SolveResult, ...], dict[int, SavedOwn], dict[int, tuple[Mapping[str, Any], ...]], dict[int, int]
 ]
@@ -99,7 +101,8 @@ ToSave = tuple[
 def schedules_to_save(
     plain: WhatIf, what_ifs: Iterable[WhatIf], own: Iterable[OwnSchedule], waiting: Waiting
 ) -> ToSave:
-    """``plain`` has no constraints; ``waiting``: an earlier file's, that nobody asked for since."""
+    """``plain`` has no constraints. ``waiting``: schedules read from the opened file, under constraints that
+    were not used since."""
     entries = tuple(own)
     others = [one for one in what_ifs if one.frontier is not plain.frontier]
     known = [found for one in (plain, *others) for found in (*one.known, *one.baselines)]
@@ -157,7 +160,7 @@ def read_proved(saved: SavedExploration) -> tuple[ProvedUnder, ...]:
 def proved_to_save(
     plain: Frontier, what_ifs: Mapping[Constraints, WhatIf], before: Iterable[ProvedUnder]
 ) -> tuple[BoundsUnder, ...]:
-    """The bounds that hold under constraints only. ``before``: what an earlier file said."""
+    """The bounds that are better than those proved without constraints. ``before``: read from a file."""
     known = {one.constraints: one.bounds for one in before}
     known |= {under: one.frontier.bounds for under, one in what_ifs.items()}
     found = []

@@ -148,10 +148,10 @@ class Solve:
 
 
 class BudgetStanding(StrEnum):
-    """How the schedule on screen stands to the budget. ``BEST`` and ``OTHER`` fit it.
+    """How the schedule on screen relates to the budget. ``BEST`` and ``OTHER`` fit it.
 
-    ``OVER`` was chosen by hand. ``OTHER`` was too, or what was found since for another budget costs clearly
-    less.
+    The user chose an ``OVER`` schedule. An ``OTHER`` one was chosen too, or a clearly cheaper one has been
+    found since, for another budget.
     """
 
     BEST = "the cheapest known that fits"

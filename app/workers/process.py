@@ -14,11 +14,11 @@ from checkmate.processes.messages import Hello, Message, MessageError
 from checkmate.workers.window_messages import WINDOW_MESSAGES
 
 _MOST_RESTARTS = 3
-_LONGEST_S = 10**6  # that is waited for an answer; Qt's timers count milliseconds in 32 bits
-_LOOK_S = 2.0  # in which a process that was silent is looked at: does it compute?
-_WORKING = 0.02  # of a processor, from which on it does
-_MOST_LOOKS = 60  # then it is ended all the same
-_TURN_S = 0.008  # of handling messages at a time; many at once must not hold up the window
+_LONGEST_S = 10**6  # the longest wait for an answer; Qt's timers count milliseconds in 32 bits
+_LOOK_S = 2.0  # how long to watch whether a silent process still computes
+_WORKING = 0.02  # of a processor: a process that uses more is computing
+_MOST_LOOKS = 60  # a silent process is ended after so many looks, even if it computes
+_TURN_S = 0.008  # the longest time to handle messages at once, so that the window stays responsive
 
 
 class WorkerProcess(QObject):

@@ -1,7 +1,7 @@
-"""What a step came to, and how far what two steps came to is apart: one definition for all backends.
+"""The results of a step, and how much the results of two steps differ: one definition for all backends.
 
-Of Keras's own step that is its gradients; of a user's own what it returns, and all variables after a few
-steps; of JAX's the whole state.
+For Keras's own step the results are its gradients; for a user's own step what it returns, and all variables
+after a few steps; for JAX the whole state.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ _NEGLIGIBLE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one run came to. ``loss``: None where the step returns no number. ``values``: what is compared, by
-    ``names``. ``state``: the variables after it. ``steps``: how many were run; 0: ``values`` are the
-    gradients of one step.
-    """
+    """The results of one run. ``loss``: None if the step returns no number. ``values``: the arrays to
+    compare, with ``names``. ``state``: the variables afterwards. ``steps``: how many steps ran; 0 if
+    ``values`` are the gradients of one step."""
 
     loss: float | None
     names: Sequence[str]
@@ -42,11 +41,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far what two steps came to is apart. ``bitwise``: not at all. ``whole_equal``: whole numbers, keys
-    and truth values are the same. ``overall``: of all real numbers together, ‖difference‖ / ‖expected‖.
-    ``worst``: the largest relative error of one array, which is ``where``. ``largest``: which array differs
-    most, and by how much of the largest one: a gradient that is zero but for rounding is nothing beside the
-    others. Errors are infinite where one of two values alone is not finite. ``count``: of arrays.
+    """How much the results of two steps differ.
+
+    ``bitwise``: they are equal to the bit. ``whole_equal``: integers, random keys and booleans are equal.
+    ``overall``: ‖difference‖ / ‖expected‖ over all real arrays together. ``worst``: the largest relative
+    error of a single array, named ``where``. ``largest``: name and error norm of the array that differs most,
+    as a share of the largest array's norm, so that a gradient that is zero up to rounding does not count.
+    ``count``: number of arrays. An error is infinite if only one of two values is finite.
     """
 
     bitwise: bool
@@ -154,8 +155,8 @@ def _wide(tensor: np.ndarray) -> np.ndarray:
 
 
 def _apart(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return ``found`` − ``expected`` in double precision: 0 where they are the same, also NaN or infinite;
-    infinity where they differ and one of them is not finite."""
+    """Return ``found`` − ``expected`` in double precision. Equal elements give 0, also NaN and infinite ones;
+    elements that differ give infinity if one of them is not finite."""
     got, wanted = _wide(found), _wide(expected)
     same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
     both = np.isfinite(got) & np.isfinite(wanted)

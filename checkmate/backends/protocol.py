@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from checkmate.catalog.model_names import is_torch_code
-from checkmate.errors import NoScheduleError
+from checkmate.errors import NoScheduleError, OtherStepError, UsageError
 from checkmate.ir import Graph, Schedule, SolveResult, VerificationReport
 from checkmate.machine.supported import require_backend, require_torch
 from checkmate.memory.simulate import simulate
@@ -26,7 +26,7 @@ from checkmate.units import Budget, format_bytes_up
 
 Way = TypeVar("Way")
 Made = TypeVar("Made")
-NEAR = 1.3  # of the room: what takes more in one way will not fit in another
+NEAR = 1.3  # times the room: a schedule that takes more, compiled in one way, will not fit in another way
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class CostsWanted:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a step may show, in bytes, and what the report says of that."""
+    """The bytes that a step's measured peak may reach, and the report's notes on that limit."""
 
     bytes: int
     notes: tuple[str, ...] = ()
@@ -50,9 +50,8 @@ class Allowed:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A schedule that was measured or compiled, whose step showed ``expected_bytes``. ``notes``: what the
-    report says of how it was found.
-    """
+    """A schedule that was measured or compiled. ``expected_bytes``: the peak found then. ``notes``: sentences
+    for the report on how it was found."""
 
     result: SolveResult
     expected_bytes: int
@@ -60,9 +59,8 @@ class Fitted:
 
 
 class PlannedStep(ABC):
-    """One training step of one backend, on its way from a budget to an export. ``supplied``: a schedule of a
-    file, made one of this step.
-    """
+    """One training step of one backend, to be scheduled, verified and exported. ``supplied``: the user's own
+    schedule from a file, adapted to this step; None: one is solved for."""
 
     supplied: SolveResult | None
     report: Report
@@ -75,16 +73,17 @@ class PlannedStep(ABC):
     @property
     @abstractmethod
     def plain_bytes(self) -> int:
-        """What the plain step shows: measured, or as compiled."""
+        """The plain step's peak: measured, or as its compiler reports it."""
 
     @property
     @abstractmethod
     def share_bytes(self) -> int:
-        """What a share is of, as ``Compilation.share_bytes``."""
+        """The bytes that a budget of 100 % means; see ``Compilation.share_bytes``."""
 
     @abstractmethod
     def own_budget(self) -> Allowed:
-        """Return the bytes at which the supplied schedule's own budget is kept, at the plain step's rate."""
+        """Return what the supplied schedule may show: its own budget in requested bytes, converted by the
+        ratio of shown to requested bytes of the plain step."""
 
     def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
         """Return the report's notes on a budget that is a share."""
@@ -116,7 +115,7 @@ class Replica(Protocol):
         """Return the bytes that the meter should show."""
 
     def requests(self, steps: Sequence[int]) -> StepRequests | None:
-        """Return what a step asks of the allocator, in order; None where the order is all the same to it."""
+        """Return the step's requests to the allocator; None if their order does not change the peak."""
 
     def before(self, steps: Sequence[int]) -> InitialAllocations:
         """Return what the allocator holds before the step."""
@@ -131,10 +130,10 @@ class Measurable(ABC):
 
     @abstractmethod
     def measure(self, result: SolveResult, what: str = "", *, within: int | None = None) -> Fitted:
-        """Measure a schedule; ``what`` is added to what is said meanwhile.
+        """Measure a schedule; ``what`` is added to the progress messages.
 
-        A step that shows at most ``within`` bytes (None: the plain step's) is compared with the plain one in
-        the same process, where that fits.
+        A step that shows at most ``within`` bytes (None: the plain step's peak) is compared with the plain
+        step in the same process, if that has room.
 
         Raises:
             StepTooLargeError: it does not fit the device.
@@ -142,9 +141,8 @@ class Measurable(ABC):
 
     @abstractmethod
     def in_turn(self, fitted: Fitted, within: int) -> Fitted:
-        """Measure the step again with its ops one after another, if some ran side by side; return the one
-        that shows less. Errors and ``within`` are as for ``measure``.
-        """
+        """If ops ran side by side, measure again with one op at a time; return the one with the lower peak.
+        Errors and ``within`` are as for ``measure``."""
 
 
 class MeteredStep(PlannedStep, Measurable):
@@ -158,10 +156,8 @@ class MeteredStep(PlannedStep, Measurable):
 
 @dataclass(frozen=True, eq=False)
 class Compiled(Generic[Way, Made]):
-    """A schedule that was compiled in one way. ``temporary``: the bytes between arguments and results.
-    ``cost``: in the graph's unit. ``price``: what it probably takes as it was compiled, to choose among
-    several.
-    """
+    """A schedule compiled in one way. ``temporary``: bytes beside arguments and results. ``cost``: by the
+    graph, in its unit. ``price``: the estimated time of the compiled step, to rank schedules and ways."""
 
     schedule: Schedule
     way: Way
@@ -172,13 +168,13 @@ class Compiled(Generic[Way, Made]):
 
 
 class Compiler(ABC, Generic[Way, Made]):
-    """Compiles the schedules of one graph of a step. ``ways``: in the order in which they are tried;
-    ``usual`` of them for each schedule, all for the smallest. ``rate``: the bytes that it takes for each of
-    the graph's, as far as is known. ``near``: of the room; a schedule that takes more in one way is not tried
-    in another. ``near_order``: the same, for the plain order. ``says_least``: whether the smallest is
-    compiled in all ways where nothing fits. ``segments``: schedules that recompute whole segments are
-    preferred.
-    """
+    """Compiles the schedules of one graph of a step.
+
+    ``ways``: how to compile, in the order to try; the first ``usual`` for every schedule, all for the
+    smallest schedule. ``rate``: expected compiled bytes per byte of the graph. ``near``: a schedule that
+    takes more than this times the room in one way is not tried in further ways; ``near_order``: the same for
+    the plain order. ``says_least``: if nothing fits, compile the smallest schedule in all ways. ``segments``:
+    prefer schedules that recompute whole segments."""
 
     graph: Graph
     ways: Sequence[Way]
@@ -195,10 +191,10 @@ class Compiler(ABC, Generic[Way, Made]):
 
     @abstractmethod
     def holds_order(self, way: Way) -> bool:
-        """Whether all steps wait in a way, so that even the plain order may take less memory."""
+        """Whether the plain order, compiled this way, may take less memory than the plain step."""
 
     def price(self, schedule: Schedule, made: Made) -> float | None:
-        """Estimate a compiled schedule's time in any unit, to compare ways; None: use the graph's costs."""
+        """Estimate the compiled step's time, in any unit, to compare ways; None: use the graph's costs."""
         return None
 
     def extra(self, way: Way) -> float:
@@ -206,16 +202,16 @@ class Compiler(ABC, Generic[Way, Made]):
         return 0.0
 
     def finished(self, each: Compiled[Way, Made]) -> Compiled[Way, Made]:
-        """Return ``each`` compiled as it will run, if it was compiled otherwise to read its memory."""
+        """Return ``each`` compiled with its final options, if a quicker compilation was used for the
+        trial."""
         return each
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledFit(Generic[Way, Made]):
-    """How a compiled step meets a budget. ``chosen``: None: the step stays plain. ``graph``: None where that
-    was clear before it was needed. ``result``: what solving gave its schedule. ``compilations`` took
-    ``compile_seconds``, the plain step's included.
-    """
+    """The outcome of searching a compiled step's schedule for a budget. ``chosen``: None for the plain step.
+    ``graph``: None if the plain step fits, so that none was built. ``result``: the solver's result for the
+    chosen schedule. ``compilations`` and ``compile_seconds`` include the plain step."""
 
     graph: Graph | None
     plain_bytes: int
@@ -229,7 +225,7 @@ class CompiledFit(Generic[Way, Made]):
 
     @property
     def whole_bytes(self) -> int:
-        """What arguments, results and temporaries take together."""
+        """The bytes of arguments, results and temporaries together."""
         return self.plain_bytes if self.chosen is None else self.fixed_bytes + self.chosen.temporary
 
     @property
@@ -257,49 +253,41 @@ class CompiledFit(Generic[Way, Made]):
 
 
 class Compilation(ABC, Generic[Way, Made]):
-    """A step that is planned by compiling it. The plain step was compiled."""
+    """A step that is planned by compiling it; the plain step is compiled already.
 
-    @property
-    @abstractmethod
-    def plain_seconds(self) -> float: ...
+    ``plain_bytes``: arguments, results and temporaries of the plain step. ``fixed_bytes``: arguments and
+    results, which no schedule changes.
+    """
+
+    plain_bytes: int
+    plain_seconds: float
+    fixed_bytes: int
 
     @property
     @abstractmethod
     def graph(self) -> Graph: ...
 
     @property
-    @abstractmethod
-    def plain_bytes(self) -> int:
-        """What arguments, results and temporaries of the plain step take together."""
-
-    @property
     def share_bytes(self) -> int:
-        """What a share is of: the plain step's bytes, or those of the step with the user's own recomputation
-        if fewer."""
+        """The bytes that a budget of 100 % means: the plain step's, or fewer if the step with the user's own
+        recomputation takes less."""
         return self.plain_bytes
 
     @property
     @abstractmethod
-    def fixed_bytes(self) -> int:
-        """What arguments and results take, which no schedule changes."""
-
-    @property
-    @abstractmethod
     def compilers(self) -> Sequence[Compiler[Way, Made]]:
-        """The groups of ways to compile. Each is for where the one before left much to gain."""
+        """The groups of ways to compile; a group is searched if those before it leave much to gain."""
 
     @property
     def last_resort(self) -> Sequence[Compiler[Way, Made]]:
-        """Further groups for where nothing fits: their graphs have the same ops and count other bytes."""
+        """Further groups, searched if nothing fits: their graphs have the same ops, with other sizes."""
         return ()
 
 
 class CompiledStep(PlannedStep):
     """A step whose compiler reports the memory it takes."""
 
-    @property
-    @abstractmethod
-    def compilation(self) -> Compilation[Any, Any]: ...
+    compilation: Compilation[Any, Any]
 
     @property
     def plain_bytes(self) -> int:
@@ -310,8 +298,8 @@ class CompiledStep(PlannedStep):
         return self.compilation.share_bytes
 
     def own_budget(self) -> Allowed:
-        """Return what the compiled step may take: the plain step's bytes, scaled as the supplied budget
-        scales the graph's."""
+        """Return what the compiled step may take: the supplied budget's share of the graph's keep-everything
+        bytes, applied to the plain step's temporaries."""
         assert self.supplied is not None
         graph, fixed = self.graph, self.compilation.fixed_bytes
         everything = simulate(graph, Schedule.plain(graph)).peak_bytes
@@ -341,17 +329,15 @@ class BudgetSolver(Protocol):
 
 
 class StepSolver(BudgetSolver, Protocol):
-    """What a backend solves with, where it needs a schedule to measure costs."""
+    """The solver for a backend that needs a schedule before it can measure costs."""
 
     def refuse_hopeless(self, graph: Graph, budget: Budget) -> None:
         """Raise a BudgetBelowMinimumError where no schedule can come near ``budget``."""
 
 
 class Backend(Protocol):
-    """What computes steps: how a request comes to a graph, and to a step. ``attempt_s``:
-    the time limit of a solve, where the user gives none. ``counted``: solves count moves, not seconds, so
-    that a step is planned in the same way again.
-    """
+    """Makes graphs and steps from requests. ``attempt_s``: default time limit of a solve. ``counted``: solves
+    end after a number of moves, not seconds, so that planning is reproducible."""
 
     attempt_s: float
     counted: bool
@@ -380,22 +366,42 @@ class Backend(Protocol):
         """Return the step of a graph of a file, with a schedule for it.
 
         Raises:
-            OtherStepError: ``graph`` is not this model's. UsageError: it is of another backend.
+            OtherStepError: ``graph`` is not this model's.
         """
 
 
-def backend_for(request: ModelRequest) -> Backend:
+def backend_for(request: ModelRequest, graph: Graph | None = None) -> Backend:
     """Return the backend of ``request``: PyTorch's for a file of PyTorch code, else the one of Keras's
     backend.
 
     Raises:
-        UsageError: that is not installed, or its steps cannot be scheduled.
+        UsageError: that is not installed, or its steps cannot be scheduled; or ``graph`` is of another one.
     """
     if is_torch_code(request.model):
         require_torch(request.model)
         backend = TORCH
     else:
         backend = require_backend()
-    module, name = runners_of(backend)[0].code
+    runner = runners_of(backend)[0]
+    if graph is not None and graph.runner.backend != backend:
+        told = graph.runner.environment
+        raise UsageError(
+            f"{graph.name!r} is the graph of a {graph.runner.title} step, and {request.shown} runs by "
+            f"{runner.title} here",
+            hint=f"set {told}" if told else f"make a graph of its step: checkmate profile {request.model}",
+        )
+    module, name = runner.code
     found: Backend = getattr(import_module(module), name)()
     return found
+
+
+def other_step(request: ModelRequest, graph: Graph, result: SolveResult, traced: str) -> OtherStepError:
+    """Return the error for a schedule of ``graph`` where the step's fingerprint is now ``traced``."""
+    return OtherStepError(
+        found=graph.fingerprint,
+        expected=traced,
+        graph_name=graph.name,
+        model=request.model,
+        batch_size=graph.batch_size,
+        budget_bytes=result.budget_bytes,
+    )

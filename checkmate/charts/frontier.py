@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart, LabelPlacer
+from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, LARGE, PALE, SOFT, Chart, LabelPlacer, Size
 from checkmate.frontiers.curve import Curve, CurveBaseline, CurvePoint, CurveRow, curve_of
 from checkmate.frontiers.summary import TradeOff
 from checkmate.ir import SolveStatus
@@ -33,11 +33,11 @@ def svg_text(found: TradeOff) -> str:
     return curve_svg(curve_of(found))
 
 
-def curve_svg(found: Curve, subtitle: str = "") -> str:
+def curve_svg(found: Curve, subtitle: str = "", size: Size = LARGE) -> str:
     """``subtitle`` replaces the words on how it was solved."""
     series = list(_series(found))
     name, unit = byte_unit(found.plain_peak_bytes)
-    chart = Chart(x=_x_range(found, unit), y=(0.0, _top(found)))
+    chart = Chart(x=_x_range(found, unit), y=(0.0, _top(found)), size=size)
     fixed = found.fixed_bytes
     of_it = f", {format_bytes(fixed)} of it fixed" if fixed else ""
     chart.axes(f"peak memory, {name}{of_it}", "extra cost over computing everything once, %")

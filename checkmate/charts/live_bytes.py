@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkmate.charts.frontier import COLORS
-from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, PALE, SOFT, Chart
+from checkmate.charts.svg_chart import ACCENT, DARK, GRAY, LARGE, PALE, SOFT, Chart, Size
 from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.units import byte_unit, format_bytes
@@ -13,18 +13,18 @@ _MOST = 1200  # most corners of a line; each stretch is drawn at its highest, so
 _AGAIN = COLORS[2]
 
 
-def memory_svg(graph: Graph, schedule: Schedule, budget_bytes: int | None) -> str:
+def memory_svg(graph: Graph, schedule: Schedule, budget_bytes: int | None, size: Size = LARGE) -> str:
     plain = simulate(graph, Schedule.plain(graph))
     shown = simulate(graph, schedule)
     same = len(schedule.steps) == graph.n and bool((schedule.steps == np.arange(graph.n)).all())
     highest = max(plain.peak_bytes, shown.peak_bytes, budget_bytes or 0)
     name, unit = byte_unit(highest)
-    chart = Chart((0.0, float(len(schedule.steps))), (0.0, 1.08 * highest / unit or 1.0))
+    chart = Chart((0.0, float(len(schedule.steps))), (0.0, 1.08 * highest / unit or 1.0), size)
     chart.axes("step", f"live memory, {name}")
     corners = _stairs(shown.live_bytes / unit, len(schedule.steps))
     end = chart.x[1]
-    chart.area([(0.0, 0.0), *corners, (end, 0.0)], SOFT)
     fixed = shown.fixed_bytes / unit
+    chart.area([(0.0, fixed), *corners, (end, fixed)], SOFT)
     if fixed:
         chart.area([(0.0, 0.0), (0.0, fixed), (end, fixed), (end, 0.0)], PALE)
     if not same:

@@ -15,7 +15,9 @@ from checkmate.units import round_values
 WINDOW, PANEL, GRID, TEXT, GRAY = "#eef0f4", "#ffffff", "#e8ebf0", "#1a1d24", "#5a6372"
 ACCENT, DARK, SOFT, PALE = "#2f5bd8", "#1a1d24", "#e3eafc", "#d9dde5"
 _FONT = "Inter, Helvetica, Arial, sans-serif"
-_WIDTH, _PLOT_HEIGHT = 960.0, 420.0
+Size = tuple[float, float]  # the picture's width and the plot's height, in pixels
+LARGE: Size = (960.0, 420.0)
+SMALL: Size = (720.0, 240.0)
 _LEFT, _RIGHT, _TOP = 74.0, 24.0, 66.0
 _AXIS, _LEGEND_LINE = 52.0, 20.0  # below the plot: ticks and title; one line of the legend
 _CHARACTER = 6.1  # mean width of a character at 11 pixels
@@ -29,9 +31,10 @@ def escaped(text: str) -> str:
 class Chart:
     """``x``, ``y``: (low, high) of the data."""
 
-    def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
+    def __init__(self, x: tuple[float, float], y: tuple[float, float], size: Size = LARGE) -> None:
         self.x, self.y = x, y
-        self.left, self.right, self.top, self.bottom = _LEFT, _WIDTH - _RIGHT, _TOP, _TOP + _PLOT_HEIGHT
+        self.width, height = size
+        self.left, self.right, self.top, self.bottom = _LEFT, self.width - _RIGHT, _TOP, _TOP + height
         self._parts: list[str] = []
         self._over: list[str] = []
         self._legend: list[tuple[str, str]] = []
@@ -129,10 +132,10 @@ class Chart:
         body = "\n".join([head, *self._parts, *self._over, *legend])
         return (
             '<?xml version="1.0" encoding="UTF-8"?>\n'
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:g}" height="{height:g}" '
-            f'viewBox="0 0 {_WIDTH:g} {height:g}" role="img" font-family="{_FONT}" font-size="11">\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{height:g}" '
+            f'viewBox="0 0 {self.width:g} {height:g}" role="img" font-family="{_FONT}" font-size="11">\n'
             f"<title>{escaped(title)}</title>\n<desc>{escaped(subtitle)}</desc>\n"
-            f'<rect width="{_WIDTH:g}" height="{height:g}" fill="{WINDOW}"/>\n{body}\n</svg>\n'
+            f'<rect width="{self.width:g}" height="{height:g}" fill="{WINDOW}"/>\n{body}\n</svg>\n'
         )
 
     def _legend_at(self, y: float) -> tuple[list[str], float]:

@@ -72,6 +72,14 @@ def fraction(text: str) -> float:
     return value
 
 
+@typed
+def share(text: str) -> float:
+    value = _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 <= value < 1:
+        raise ValueError(f"{text!r} is not a share; write it like 1% or 0.01")
+    return value
+
+
 def _parse_whole(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else -1
 
@@ -105,7 +113,7 @@ def window_size(text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser, *, any_device: bool = True) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -118,7 +126,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         type=positive,
         help="examples per step (default 32, or those of the example that comes with a step)",
     )
-    add_training(parser)
+    add_training(parser, any_device=any_device)
     add_target(parser)
 
 
@@ -133,18 +141,19 @@ def add_target(
     )
 
 
-def add_training(parser: argparse.ArgumentParser) -> None:
+def add_training(parser: argparse.ArgumentParser, *, any_device: bool = True) -> None:
     parser.add_argument(
         "--loss", help="Keras loss (default: the model's own, else chosen by its outputs' activations)"
     )
     parser.add_argument("--optimizer", help="Keras optimizer (default: the model's own, else adam)")
     parser.add_argument("--input-shape", type=shape, help="input shape without the batch, e.g. 224,224,3")
-    parser.add_argument(
-        "--device",
-        type=device,
-        metavar="cpu|gpu|gpu:N",
-        help="cpu, gpu or gpu:NUMBER (default: the first GPU if TensorFlow sees one)",
-    )
+    if any_device:
+        parser.add_argument(
+            "--device",
+            type=device,
+            metavar="cpu|gpu|gpu:N",
+            help="cpu, gpu or gpu:NUMBER (default: the first GPU if TensorFlow sees one)",
+        )
     parser.add_argument(
         "--mixed-precision", metavar="POLICY", help="dtype policy: mixed_float16 or mixed_bfloat16"
     )
@@ -185,7 +194,7 @@ def model_request(options: argparse.Namespace) -> ModelRequest:
         optimizer=options.optimizer,
         input_shape=options.input_shape,
         mixed_precision=options.mixed_precision,
-        device=options.device,
+        device=getattr(options, "device", None),  # assert counts for any
         allow_code=options.allow_code,
         target=getattr(options, "target", None),  # max-batch is for the executor alone
     )

@@ -25,6 +25,7 @@ COMMANDS = {
     "profile": ("measured_steps", "trace a model's training step and find the cost of every op"),
     "info": ("info", "show what a graph holds and what fills its peak"),
     "solve": ("solve", "find a schedule for a budget"),
+    "policy": ("policy", "print code that keeps a budget by the framework's own recomputation"),
     "max-batch": ("max_batch", "find the largest batch that fits a budget"),
     "frontier": (
         "frontier",
@@ -37,6 +38,7 @@ COMMANDS = {
     "export": ("measured_steps", "verify a schedule, and write it as a TensorFlow training graph"),
     "verify": ("measured_steps", "measure a scheduled step, and compare it with the plain step"),
     "run": ("measured_steps", "profile, solve, measure, verify and export in one go"),
+    "assert": ("assert_memory", "for CI: whether the plain step holds no more than a maximum or a baseline"),
     "report": ("page", "make one page of curves and tables from result files"),
     "explain": (
         "explain",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -54,10 +54,6 @@ class Library:
     installed: str
     fits: bool
 
-    @property
-    def missing(self) -> bool:
-        return not self.installed
-
 
 @dataclass(frozen=True)
 class Folder:
@@ -87,9 +83,6 @@ class Facts:
     cuda_packages: tuple[Library, ...]
     folders: tuple[Folder, ...]
     environment: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 FORMAT, VERSION = "checkmate-doctor", 1

@@ -3,10 +3,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from checkmate.doctor.diagnosis import Diagnosis, Facts, Folder, Host, Library, Line, Part
-from checkmate.doctor.tensorflow_lines import gpu_line, keras_line, step_lines, tensorflow_line
+from checkmate.doctor.diagnosis import Diagnosis, Facts, Folder, Library, Line, Part
+from checkmate.doctor.tensorflow_lines import NOT_OPENED, gpu_line, keras_line, step_lines, tensorflow_line
 from checkmate.processes.stages import Probe
 from checkmate.units import format_bytes
 
@@ -26,14 +27,17 @@ def diagnose(facts: Facts, seconds: float) -> Diagnosis:
         _libraries(facts.libraries),
         tensorflow_line(facts),
         keras_line(facts.tensorflow),
-        _machine(host),
+        MACHINE.ok(
+            f"{host.processor}, {host.cores} core{'s' * (host.cores != 1)}, "
+            f"{format_bytes(host.memory_bytes)}, {format_bytes(host.free_bytes)} of it free."
+        ),
         gpu_line(facts),
         *step_lines(facts),
         _solvers(facts.solvers),
         window_line(facts.window, facts.environment),
         *map(_folder, facts.folders),
     )
-    return Diagnosis(tuple(line for line in lines if line is not None), seconds, facts.to_json())
+    return Diagnosis(tuple(line for line in lines if line is not None), seconds, asdict(facts))
 
 
 def _libraries(libraries: Sequence[Library]) -> Line:
@@ -52,13 +56,6 @@ def _libraries(libraries: Sequence[Library]) -> Line:
     ]
     mend = "pip install " + " ".join(f"'{one.name}{one.wanted}'" for one in wrong)
     return LIBRARIES.limited(f"{'; '.join(found)}.", mend)
-
-
-def _machine(host: Host) -> Line:
-    return MACHINE.ok(
-        f"{host.processor}, {host.cores} core{'s' * (host.cores != 1)}, {format_bytes(host.memory_bytes)}, "
-        f"{format_bytes(host.free_bytes)} of it free."
-    )
 
 
 _NEEDED_TO_SOLVE = ("numpy", "llvmlite", "highspy")  # by ``auto``; other libraries are for single solvers
@@ -108,7 +105,6 @@ def _short(path: str) -> str:
 
 # The window: Qt, its system libraries, the display.
 
-_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 _XCB = re.compile(r"libxcb-([a-z0-9]+(?:-[a-z0-9]+)*)\.so\.(\d+)")
 # Package names of Debian and Ubuntu; the names of xcb's packages follow a rule.
 _PACKAGES = {
@@ -164,7 +160,7 @@ def _install(libraries: Sequence[str]) -> str:
 
 
 def _not_imported(what: str, error: str) -> Line:
-    library = _LIBRARY.search(error)
+    library = NOT_OPENED.search(error)
     if library is not None:
         text = f"{what} needs the system library {library[1]}, which is not there."
         return WINDOW.missing(text, _install([library[1]]))

@@ -91,13 +91,13 @@ def look_around(*, limit_s: float = LIMIT_S, report: Report, cancelled: Cancelle
         return Facts(
             host=host_here(),
             version=__version__,
-            libraries=libraries_here(),
+            libraries=tuple(wanted_by("checkmate-explorer")),
             tensorflow=first,
             without_gpu=without_gpu,
             solvers=_joined(solvers.result(), intervals.result()),
             window=window.result(),
             nvidia=nvidia.result(),
-            cuda_packages=cuda_packages_here(),
+            cuda_packages=tuple(wanted_by("tensorflow", extra="and-cuda")),
             folders=folders_here(window.result().found.get("state")),
             environment={name: os.environ[name] for name in _WATCHED if name in os.environ},
         )
@@ -168,17 +168,8 @@ def cards_of(listed: str) -> tuple[ListedCard, ...]:
     )
 
 
-def libraries_here() -> tuple[Library, ...]:
-    """Empty in a checkout that is not installed."""
-    return tuple(_wanted_by("checkmate-explorer", extra=""))
-
-
-def cuda_packages_here() -> tuple[Library, ...]:
-    """None where TensorFlow does not require them by name."""
-    return tuple(_wanted_by("tensorflow", extra="and-cuda"))
-
-
-def _wanted_by(package: str, *, extra: str) -> Iterator[Library]:
+def wanted_by(package: str, *, extra: str = "") -> Iterator[Library]:
+    """What an installed ``package`` requires by name, or only its ``extra`` does."""
     try:
         from packaging.requirements import InvalidRequirement, Requirement
 

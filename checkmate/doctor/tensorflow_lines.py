@@ -165,7 +165,7 @@ def _profiler(probe: Probe) -> Line:
 
 _CUDA_PACKAGES = "pip install 'checkmate-explorer[cuda]'"
 _NOT_LOADED = re.compile(r"Could not load dynamic library '([^']+)'")
-_NOT_OPENED = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
+NOT_OPENED = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 _TENSORRT = "libnvinfer"  # TensorFlow looks for it, but does not need it
 _TOO_OLD = re.compile(
     "driver version is insufficient|CUDA_ERROR_COMPAT_NOT_SUPPORTED|PTX was compiled with an unsupported"
@@ -176,7 +176,7 @@ _NO_ROOM = re.compile("CUDA_ERROR_OUT_OF_MEMORY|out of memory")
 
 def missing_libraries(log: str) -> tuple[str, ...]:
     """In the order of TensorFlow's log."""
-    found = [*_NOT_LOADED.findall(log), *_NOT_OPENED.findall(log)]
+    found = [*_NOT_LOADED.findall(log), *NOT_OPENED.findall(log)]
     return tuple(name for name in dict.fromkeys(found) if not name.startswith(_TENSORRT))
 
 
@@ -253,7 +253,7 @@ def _invisible(facts: Facts, name: str) -> Line:
         return GPU.limited(text, _CUDA_PACKAGES)
     wrong = next((one for one in facts.cuda_packages if not one.fits), None)
     if wrong is not None:
-        state = "is not installed" if wrong.missing else f"is {wrong.installed}, not {wrong.wanted}"
+        state = f"is {wrong.installed}, not {wrong.wanted}" if wrong.installed else "is not installed"
         text = f"{name} is there, but TensorFlow sees none: {wrong.name} {state}."
         return GPU.limited(text, _CUDA_PACKAGES)
     return GPU.limited(

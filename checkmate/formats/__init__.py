@@ -10,6 +10,8 @@ from checkmate.formats.files import read_json
 from checkmate.formats.graph import graph_from_json, read_graph, write_graph
 from checkmate.formats.moccasin import graph_from_node_link, looks_like_node_link
 from checkmate.formats.schedule import read_schedule, write_matrices, write_report, write_schedule
+from checkmate.hlo.graph import read_dump_graph
+from checkmate.hlo.read import is_dump
 from checkmate.ir import Graph
 
 __all__ = [
@@ -24,7 +26,11 @@ __all__ = [
 
 
 def read_any_graph(path: Path) -> Graph:
-    """Return the graph in ``path``, by its content: native, node-link, or of a saved exploration."""
+    """Return the graph in ``path``, by its content: native, node-link, of a saved exploration, or what a dump
+    of XLA's tells.
+    """
+    if is_dump(path, of_module=True):
+        return read_dump_graph(path)
     data = read_json(path)
     if looks_like_node_link(data):
         return graph_from_node_link(path, data)

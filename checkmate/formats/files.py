@@ -335,7 +335,7 @@ def put_in_place(staged: Path, directory: Path) -> None:
             f"{directory} is not empty and holds no earlier export", hint="choose another output folder"
         )
     if _exchanged(staged, directory):
-        return  # whoever staged it removes what is there now
+        return  # ``staged`` now is the earlier export, which ``staging`` removes
     old = Path(tempfile.mkdtemp(prefix=f".{directory.name}-old-", dir=directory.absolute().parent))
     os.rename(directory, old / "old")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,9 +12,10 @@ from checkmate.arguments import step_budget_of
 from checkmate.errors import UsageError
 from checkmate.ir import Graph, SolveResult, SolveStatus
 from checkmate.ir.result import gap_between
+from checkmate.ir.shown import Shown
 from checkmate.solvers.known_frontier import BudgetAnswer, Frontier, FrontierPoint
 from checkmate.solvers.tolerances import PROVED
-from checkmate.units import Budget
+from checkmate.units import Budget, format_bytes, plural
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +49,8 @@ class Baseline:
     note: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class TradeOff:
+@dataclass(frozen=True, eq=False, repr=False)
+class TradeOff(Shown):
     """The curve: a row per budget, by rising budget, the frontier, the baselines.
 
     ``cancelled``: it holds what had been found until then. ``time_limit_s``: for all of it. ``notes``: for
@@ -65,6 +67,12 @@ class TradeOff:
     seconds: float
     cancelled: bool
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        optimal = sum(row.status is SolveStatus.OPTIMAL for row in self.rows)
+        ends = " to ".join(format_bytes(row.budget_bytes) for row in (self.rows[:1] + self.rows[-1:]))
+        budgets = f"{plural(len(self.rows), 'budget')} from {ends}"
+        return f"TradeOff({reprlib.repr(self.graph.name)}, {budgets}, {optimal} proved optimal)"
 
 
 def require_budgets(budgets: int | Sequence[Budget], plain: int) -> None:

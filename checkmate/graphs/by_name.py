@@ -15,6 +15,7 @@ from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
 from checkmate.formats.graph import ENDINGS
 from checkmate.graphs.paper import find_network, is_paper_name
+from checkmate.hlo.read import is_dump
 from checkmate.ir import Graph
 
 _AT = "@"
@@ -49,7 +50,8 @@ def graph_path(given: Path | str) -> Path:
 
 
 def is_graph_file(given: Path | str) -> bool:
-    return graph_path(given).name.endswith(ENDINGS)
+    path = graph_path(given)
+    return path.name.endswith(ENDINGS) or is_dump(path, of_module=True)
 
 
 def names_graph(given: Path | str) -> bool:

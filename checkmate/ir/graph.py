@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from checkmate.errors import GraphError
 from checkmate.ir.arrays import Rows, read_only
 from checkmate.ir.origin import Origin
+from checkmate.ir.shown import Shown
 from checkmate.runner import Runner, runner_of
 
 _LARGEST_TOTAL = 2**62  # bytes; keeps every sum of sizes inside int64
@@ -98,7 +100,7 @@ class Op:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Graph:
+class Graph(Shown):
     """A training step: ``n`` ops in a valid order over ``m`` values.
 
     ``fixed_bytes``: bytes of parameters, optimizer state and inputs, which are always live; ``fixed`` splits
@@ -131,7 +133,7 @@ class Graph:
         _check_structure(self)
 
     def __repr__(self) -> str:
-        return f"<Graph {self.name!r}: {self.n} ops, {self.m} values>"
+        return f"Graph({reprlib.repr(self.name)}, {self.n} ops, {self.m} values)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what copies and pickles carry; it is checked again."""

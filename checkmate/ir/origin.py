@@ -1,4 +1,4 @@
-"""What a graph's metadata says of where the graph is from, by type."""
+"""Typed access to the metadata that says how a graph was made."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ class Origin:
     """Where a graph is from. Metadata can come from a file: what is of another type there is left out.
 
     ``request``: as ``ModelRequest.to_json`` has it. ``profile``: how costs were measured. ``kernels``: the
-    library whose memory rules hold. ``step_fingerprint``: of the step as traced, before the bytes of
-    ``learned_workspace`` and ``learned_reserves``, and the requests of ``learned_pieces``, were learned.
+    library whose memory rules hold. ``weights``: the bytes of a Keras model's weights by layer.
+    ``optimizer``: of each of its optimizer's slots.
+    ``step_fingerprint``: of the step as traced, before the bytes of ``learned_workspace`` and
+    ``learned_reserves``, and the requests of ``learned_pieces``, were learned.
     ``built_from_layers``: every cost and size is in proportion to the batch. ``extrapolated_from_batch``: it
     was scaled from this batch.
     """
@@ -21,6 +23,8 @@ class Origin:
     request: Mapping[str, Any] = field(default_factory=dict)
     profile: Mapping[str, Any] = field(default_factory=dict)
     model_file: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     kernels: str = ""
     target: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,8 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from checkmate.errors import InfeasibleError, NoScheduleError, SolveCancelledError, SolveFailedError
+from checkmate.ir.graph import Graph
 from checkmate.ir.schedule import Schedule
+from checkmate.ir.shown import Shown
 from checkmate.runner import Runner, runner_of
+from checkmate.units import format_bytes, format_overhead, plural
 
 
 class SolveStatus(StrEnum):
@@ -33,14 +37,15 @@ def gap_between(cost: float, lower_bound: float) -> float:
     return max(0.0, (cost - lower_bound) / cost) if cost > 0 else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class SolveResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class SolveResult(Shown):
     """The outcome of one solve.
 
     ``budget_bytes`` and ``peak_bytes`` include ``fixed_bytes``. ``cost``, ``base_cost`` (every op once) and
     ``lower_bound`` are in the graph's cost unit. The bound holds under ``assumptions`` (e.g. "given order",
     "no gradient recompute"); without assumptions it holds for any order and any recomputation. ``gap`` =
-    (cost - lower_bound) / cost.
+    (cost - lower_bound) / cost. ``graph``: what was solved, where the functions of ``checkmate`` return the
+    result; a notebook's picture needs it.
 
     Raises:
         ValueError: there is a schedule but the status has none, or the other way round.
@@ -58,6 +63,7 @@ class SolveResult:
     assumptions: tuple[str, ...] = ()
     message: str = ""
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    graph: Graph | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
@@ -68,6 +74,14 @@ class SolveResult:
                 f"status {self.status} with schedule, cost, peak {given}: "
                 "each must be there exactly if the status has a schedule"
             )
+
+    def __repr__(self) -> str:
+        budget = format_bytes(self.budget_bytes)
+        if self.schedule is None or self.cost is None:
+            return f"SolveResult({self.status}, no schedule within {budget})"
+        again = plural(self.schedule.recomputations, "recomputation")
+        cost = f"{format_overhead(self.cost, self.base_cost)} cost"
+        return f"SolveResult({self.status}, {format_bytes(self.peak_bytes)} of {budget}, {again}, {cost})"
 
     @property
     def gap(self) -> float | None:
@@ -147,8 +161,8 @@ class CheckReport:
         return self.valid and self.within_budget
 
 
-@dataclass(frozen=True)
-class VerificationReport:
+@dataclass(frozen=True, repr=False)
+class VerificationReport(Shown):
     """Loss, gradients, peak and time of the emitted step beside the plain one.
 
     ``checkmate-report`` stores these fields.
@@ -178,6 +192,13 @@ class VerificationReport:
     settings: Mapping[str, Any] = field(default_factory=dict)
     plain: Mapping[str, Any] = field(default_factory=dict)
     live_bytes: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        kept = "as promised" if self.ok else plural(len(self.problems), "problem")
+        peak = self.peak_bytes.get("measured") or self.peak_bytes.get("predicted")
+        sizes = f"{format_bytes(peak)} of {format_bytes(self.budget_bytes)}"
+        again = plural(self.recomputations, "recomputation")
+        return f"VerificationReport({reprlib.repr(self.model)}, {kept}, {sizes}, {again})"
 
     @property
     def ok(self) -> bool:

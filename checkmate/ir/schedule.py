@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from checkmate.errors import FingerprintMismatchError, ScheduleError
 from checkmate.ir.arrays import read_only
 from checkmate.ir.graph import Graph
+from checkmate.ir.shown import Shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class StageMatrices:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Schedule:
+class Schedule(Shown):
     """Op indices in the order of execution; a repeat is a recomputation.
 
     ``graph_fingerprint`` names the graph that the schedule is for.
@@ -93,7 +94,7 @@ class Schedule:
         object.__setattr__(self, "steps", read_only(steps, np.int32))
 
     def __repr__(self) -> str:
-        return f"<Schedule: {len(self.steps)} steps, {self.recomputations} of them recomputed>"
+        return f"Schedule({len(self.steps)} steps, {self.recomputations} of them recomputed)"
 
     @classmethod
     def of(cls, graph: Graph, steps: list[int] | NDArray[np.integer]) -> Schedule:
@@ -154,9 +155,8 @@ class Schedule:
 def _instances(
     graph: Graph, steps: NDArray[np.int32]
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """Return each production that is read: value, step that made it, last step that reads it (past the last:
-    it is kept).
-    """
+    """Return three arrays with one entry per computation of a value that is read: the value, the step that
+    made it, and the last step that reads it (the number of steps if it is kept to the end)."""
     count = len(steps)
     born, made = graph.op_outputs.gather(steps)
     order = np.argsort(made.astype(np.int64) * (count + 1) + born, kind="stable")

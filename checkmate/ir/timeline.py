@@ -76,9 +76,8 @@ class Timeline:
         object.__setattr__(self, "buffer_value", read_only(self.buffer_value, np.int32))
 
     def __repr__(self) -> str:
-        return (
-            f"<Timeline: {len(self.live_bytes)} steps, peak {self.peak_bytes} bytes at step {self.peak_step}>"
-        )
+        peak = f"peak {self.peak_bytes} bytes at step {self.peak_step}"
+        return f"Timeline({len(self.live_bytes)} steps, {peak})"
 
     @cached_property
     def peak_step(self) -> int:

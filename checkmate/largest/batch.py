@@ -165,7 +165,7 @@ _POLISH_SHARE = 0.1  # of the time limit, for a cheaper schedule at the batch re
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A schedule, its cost at the graph's own batch, and the largest batch still open that it fits at."""
+    """A schedule, its cost at the graph's own batch, and the largest unrefuted batch at which it fits."""
 
     steps: NDArray[np.int32]
     cost: float
@@ -289,7 +289,7 @@ class BatchSearch:
         until = time.perf_counter() + seconds
         low, top, found = self.plain_batch, self.high, 0
         while low < top and time.perf_counter() < until and not self.cancelled():
-            # Far apart, their ratio is halved: the proved limit may be many times what these methods reach.
+            # Bisect the ratio if it is large: the proved limit may be many times what these methods reach.
             middle = math.isqrt(low * top) if 4 * low < top and low else (low + top + 1) // 2
             options = replace(self.options, time_limit_s=min(_BASELINE_S, seconds), start=None)
             problem = Problem(self.scaling.at(middle), self.budget)
@@ -315,12 +315,12 @@ class BatchSearch:
         )
 
     def _probe(self, batch: int, seconds: float) -> bool:
-        """Return whether it is settled if a schedule within the cost fits at ``batch``."""
+        """Solve at ``batch``; return whether it is now known if a schedule within the cost fits there."""
         limit = self._cap * self._factor(batch)
         bound = self._solve(batch, seconds, CostCapListener(limit, self.cancelled))
         if self.best.batch >= batch:
             return True
-        if bound > limit or math.isinf(bound):  # where any cost is allowed, the second only
+        if bound > limit or math.isinf(bound):  # if any cost is allowed, only the second can hold
             self.high = min(self.high, batch - 1)
             self._report_range()
             return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from checkmate.errors import CancelledError, CheckmateError, StepTooLargeError, WorkerDiedError
@@ -26,21 +26,21 @@ from checkmate.units import format_bytes, format_seconds, plural
 if TYPE_CHECKING:
     from checkmate.backends.tf.plain import MeterHistory
 
-_MEASURED, _TRACED = 4, 12  # sizes at most
+_MEASURED, _TRACED = 4, 12  # the most sizes that are measured, and traced
 _RUNS = 5  # steps of one measurement: the first, three timed ones, one traced
-_NEAR = 0.03  # of a size that fits: no larger one is looked for that near
-_WITHOUT = 0.97  # the next size where nothing tells how far the last one was off
-_SPARE = 0.97  # of the memory that was free: other programs take some of it in the meantime
-_MARGIN = 1.2  # of the budget
-_PROCESS = 2 * 2**30  # bytes that TensorFlow itself and the traced graphs take beside it
+_NEAR = 0.03  # of a size that fits: a larger size closer than this is not looked for
+_WITHOUT = 0.97  # the next size, as a share of the last, if it is not known by how much that was too large
+_SPARE = 0.97  # of the free memory, since other programs may take some of it meanwhile
+_MARGIN = 1.2  # times the budget must be free
+_PROCESS = 2 * 2**30  # bytes that must be free in addition, for TensorFlow itself and the traced graphs
 
 
 @dataclass(frozen=True)
 class SizeSteps:
-    """The sizes that may be measured, from ``size``, which was found by extrapolation, downwards.
+    """The sizes to measure, downwards from the extrapolated ``size``.
 
-    They are batches; with an ``aspect`` (height and width), levels of an image's height. ``quick`` is a small
-    plain step with ``quick_fixed`` fixed bytes; a step at ``size`` should take ``times`` as long as it.
+    Sizes are batches; with an ``aspect`` (height, width) they are levels of an image's height. ``quick``: a
+    small plain step with ``quick_fixed`` fixed bytes; a step at ``size`` should take ``times`` as long.
     """
 
     size: int
@@ -71,11 +71,11 @@ class SizeSteps:
 
 @dataclass(frozen=True, eq=False)
 class TriedSize:
-    """One size that was tried; ``why`` says that it does not fit.
+    """One size that was tried; ``why`` it does not fit, if so.
 
-    ``predicted_bytes`` and ``peak_bytes`` are on the allocator's meter, the largest of several steps: before
-    the run, and in it. ``requested_bytes`` is what the ops asked for at once, measured, fixed bytes included.
-    None: nothing was run. ``seconds`` are of one warm step.
+    ``predicted_bytes``, ``peak_bytes``: predicted and measured peak on the allocator's meter, the largest of
+    several steps. ``requested_bytes``: measured peak of requested bytes, fixed bytes included. All are None
+    if nothing was run. ``seconds``: of one warm step.
     """
 
     size: int
@@ -117,17 +117,14 @@ class _Measuring:
 
     sizes: SizeSteps
     budget: int
+    allowed: int
     steps: Sequence[int]
     max_overhead: float | None
     options: SolveOptions
     report: Report
     cancelled: Cancelled
     known: MeterHistory
-    tried: list[TriedSize] = field(default_factory=list)
-    allowed: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.allowed = self.budget
+    tried: list[TriedSize]
 
     def run(self) -> str:
         """Try smaller sizes until one fits, then narrow the range; return why none fits, or ""."""
@@ -149,7 +146,7 @@ class _Measuring:
         return sum(one.peak_bytes is not None for one in self.tried)
 
     def _try(self, size: int) -> tuple[TriedSize, float]:
-        """Return the size as it was tried, and the share of it that should fit where it does not."""
+        """Try a size; return the result, and the share of the size that should fit if it does not."""
         from checkmate.largest.try_size import CappedSolver, try_size
 
         try:
@@ -249,7 +246,10 @@ def measure_largest(
         if not always and expected > limit_s:
             why = f"measuring it should take {format_seconds(expected)}"
             return f"{why}, more than the limit of {format_seconds(limit_s)} (--measure-limit)"
-        return _Measuring(sizes, budget_bytes, steps, max_overhead, asked, report, over, known, tried).run()
+        measuring = _Measuring(
+            sizes, budget_bytes, budget_bytes, steps, max_overhead, asked, report, over, known, tried
+        )
+        return measuring.run()
 
     stopped = False
     try:

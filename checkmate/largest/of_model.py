@@ -10,6 +10,7 @@ from checkmate.errors import UsageError
 from checkmate.formats import read_any_graph
 from checkmate.graphs.by_name import build_paper_graph, graph_path, is_graph_file, names_graph
 from checkmate.ir import Graph, SolveResult
+from checkmate.ir.shown import Shown
 from checkmate.largest.batch import MaxBatch, max_batch
 from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
 from checkmate.largest.scaling import BatchScaling, traced_at_two, with_fixed_bytes
@@ -21,8 +22,8 @@ from checkmate.solvers.problem import SolveOptions
 MEASURE_LIMIT_S = 120.0
 
 
-@dataclass(frozen=True, eq=False)
-class LargestBatch:
+@dataclass(frozen=True, eq=False, repr=False)
+class LargestBatch(Shown):
     """The largest batch found by extrapolation, and what measuring it showed.
 
     ``measured.fitting`` is the largest batch that was run within the budget, or None.
@@ -30,6 +31,10 @@ class LargestBatch:
 
     found: MaxBatch
     measured: MeasuredSize
+
+    def __repr__(self) -> str:
+        how = "extrapolated" if self.measured.fitting is None else "measured"
+        return f"LargestBatch({self.batch}, {how}; none above {self.found.upper_batch} fits, {self.result!r})"
 
     @property
     def batch(self) -> int:
@@ -39,13 +44,12 @@ class LargestBatch:
 
     @property
     def graph(self) -> Graph:
-        """Return the graph at ``batch``. It is traced there where it was measured, else extrapolated."""
+        """Return the graph at ``batch``: traced if that batch was measured, else extrapolated."""
         best = self.measured.fitting
         return self.found.graph if best is None or best.graph is None else best.graph
 
     @property
     def result(self) -> SolveResult:
-        """Return the schedule of ``graph``."""
         best = self.measured.fitting
         return self.found.result if best is None or best.result is None else best.result
 
@@ -92,13 +96,20 @@ def scaling_of(
     return traced_at_two(trace, batch_size)
 
 
-def why_not_measured(*, a_model: bool, measure: str, fixed_bytes: int | None) -> str:
-    """Return why nothing is to be measured, or an empty string."""
+def why_not_measured(name: str, *, a_model: bool, measure: str, fixed_bytes: int | None) -> str:
+    """Return why nothing is to be measured, or an empty string.
+
+    Raises:
+        UsageError: ``measure`` is ``always`` and there is nothing to run.
+    """
     if measure == "never":
         return "turned off"
+    why = "" if fixed_bytes is None else "its fixed bytes are not its own, but given"
     if not a_model:
-        return "a graph has no step to run; give the model itself"
-    return "" if fixed_bytes is None else "its fixed bytes are not its own, but given"
+        why = "a graph has no step to run; give the model itself"
+    if measure == "always" and why:
+        raise UsageError(f"{name} cannot be measured: {why}", hint="leave measure= out")
+    return why
 
 
 def largest_batch(
@@ -126,8 +137,7 @@ def largest_batch(
     """
     name = model.name if isinstance(model, Graph) else model.shown
     a_model = isinstance(model, ModelRequest)
-    require_measurable(name, a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
-    why = why_not_measured(a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
+    why = why_not_measured(name, a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
     scaling = scaling_of(
         model, batch_size=batch_size, fixed_bytes=fixed_bytes, report=report, cancelled=cancelled
     )
@@ -151,10 +161,3 @@ def largest_batch(
         cancelled=cancelled,
     )
     return LargestBatch(found, measured)
-
-
-def require_measurable(name: str, *, a_model: bool, measure: str, fixed_bytes: int | None) -> None:
-    """Raise UsageError where ``measure`` is ``always`` and there is nothing to run."""
-    why = why_not_measured(a_model=a_model, measure=measure, fixed_bytes=fixed_bytes)
-    if measure == "always" and why:
-        raise UsageError(f"{name} cannot be measured: {why}", hint="leave measure= out")

@@ -38,11 +38,11 @@ class CardStep:
 
 @dataclass(frozen=True, eq=False)
 class CardPlan:
-    """``budget_bytes``: the card's memory without the reserve. ``plain``: the step that keeps everything;
-    None: not one example fits.
+    """The largest batches that fit a card.
 
-    ``largest``: the largest batch within the extra cost; None: none was found. Above ``upper_batch`` it is
-    proved that none fits; 0: not even one example does.
+    ``budget_bytes``: the card's memory without the reserve. ``plain``: with the step that keeps everything;
+    None: not one example fits. ``largest``: within the extra cost; None: none was found. ``upper_batch``: no
+    batch above it fits, by proof; 0: not even one example does.
     """
 
     card: Card

@@ -1,8 +1,8 @@
 """What memory known schedules take at other batches and input sizes.
 
-At another batch each step's live bytes grow by the same bytes for each example, but for rounding: two batches
-say what it is at all others. An input's size is a level: so many times the smallest size of the same
-proportion. Live bytes are sums of products of at most two edges, so that three levels are enough.
+A step's live bytes are linear in the batch, but for rounding, so two batches give them at all others. An
+input's size is counted in levels, multiples of the smallest size of the same proportions. Live bytes are sums
+of products of at most two edges, so quadratic in the level: three levels give them at all others.
 """
 
 from __future__ import annotations

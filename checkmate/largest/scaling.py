@@ -1,9 +1,9 @@
 """A training step's graph at another batch size: what grows, and by how much.
 
-Of a step that was traced at two batches, every size is on the line through both. Of one that was traced once,
-a size of s bytes at batch N is taken as ceil(s·b/N) at batch b where it grows, and as s where it does not:
-parameters and their gradients. So sizes are non-decreasing in the batch, for every schedule its peak is too,
-and the extra cost of a schedule stays the same share of the step.
+For a step traced at two batches, every size lies on the line through both. For a step traced once, a size of
+s bytes at batch N becomes ceil(s·b/N) at batch b if it grows with the batch, and stays s for parameters and
+their gradients. So sizes, and with them the peak of every schedule, never shrink as the batch grows, and a
+schedule's extra cost stays the same share of the step.
 """
 
 from __future__ import annotations

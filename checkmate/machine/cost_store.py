@@ -33,12 +33,12 @@ class KnownCost:
     """The measured cost of one op.
 
     ``seconds`` is the median of the runs, ``spread`` their deviation over the median. ``workspace_bytes``:
-    what the op's kernels held beyond the rules. ``slack``: bytes that the allocator showed per requested byte
-    in the step in which the op was measured. ``date``: ISO, UTC. ``load``, ``cores`` and ``step_spread``: see
-    ``Reading``. ``quiet``: for an op that stays doubtful, how many profiles measured it while the machine was
-    quiet. ``reserve_bytes``: the bytes of its outputs whose size no shape tells. ``pieces``: the requests
-    that the workspace is made of, as numbers with commas: which of the op's kernels asked, then bytes. Empty:
-    not known.
+    bytes that the op's kernels held beyond what the memory rules predict. ``slack``: allocated over requested
+    bytes of the step in which the op was measured. ``date``: ISO, UTC. ``load``, ``cores`` and
+    ``step_spread``: see ``Reading``. ``quiet``: for an op that stays doubtful, how many profiles measured it
+    on a quiet machine. ``reserve_bytes``: the bytes of outputs whose shape does not give their size.
+    ``pieces``: the requests of the workspace, as numbers with commas: which of the op's kernels asked, then
+    bytes; empty if not known.
     """
 
     seconds: float

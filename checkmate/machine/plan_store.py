@@ -29,13 +29,13 @@ MOST_BYTES = 32 * 2**20  # a plan of 500 steps takes 3 kB, one of 20,000 steps 1
 
 @dataclass(frozen=True)
 class KeptTrial:
-    """A way to run a step that was tried, and what was measured of it.
+    """A tried way to run a step, and its measurement.
 
-    ``steps``: op indices in the order of execution; None: as TensorFlow runs it by itself. ``peak_bytes``:
-    what the allocator held at most; ``least_bytes``: the lowest of the runs' peaks. ``held_bytes`` of them
-    were not the step's own. ``source``: how the peak is known. ``constant_bytes``: what the step's function
-    goes on holding between its runs. ``seconds``: of a run, and ``op_seconds`` of its ops; 0: not known.
-    ``in_turn``: its ops ran one after another.
+    ``steps``: op indices in the order of execution; None: the plain step. ``peak_bytes``: the most that the
+    allocator held; ``least_bytes``: the lowest peak of a run; ``held_bytes``: the part of both that other
+    allocations held. ``source``: how the peak is known. ``constant_bytes``: what the step's function keeps
+    between runs. ``seconds``: of a run; ``op_seconds``: of its ops; 0: not known. ``in_turn``: its ops ran
+    one after another.
     """
 
     steps: tuple[int, ...] | None
@@ -53,24 +53,24 @@ class KeptTrial:
 class KeptPlan:
     """The plan of one step as it was found; fields that are not named here are as in ``KeptTrial``.
 
-    ``steps`` is None where the step trains plainly. ``limit_bytes``: the budget; ``limit_words`` say what it
-    is of, where it was not given in bytes. ``over_bytes``: by how much the peak is over the budget. ``rate``:
-    allocated bytes for each requested one; 0: not known. ``sentence``: what was said of the plan. ``date``:
-    ISO, UTC. ``measured``: the peak was read off a meter; else it was predicted. ``tried`` is all that was
-    measured of the step. ``seconds`` and ``scratch`` (bytes) are those of its ops, if they are known.
-    ``rooms``: bytes for the step alone that a plan was sought for, to the end. ``made_with``: versions,
-    device and settings. ``as_written``: the plain step with recomputation of its own, where it was measured.
+    ``steps``: None if the step trains plainly; the defaults describe a step without a plan. ``limit_bytes``:
+    the budget; ``limit_words``: what it is a share of, if it was not given in bytes. ``over_bytes``: by how
+    much the peak exceeds it. ``rate``: allocated bytes per requested byte; 0: not known. ``sentence``: as
+    told to the user. ``date``: ISO, UTC. ``measured``: the peak was measured, else predicted. ``tried``: all
+    measurements of the step. ``seconds``, ``scratch``: per op, seconds and scratch bytes, if known.
+    ``rooms``: the bytes for the step alone for which a search was completed. ``made_with``: versions, device
+    and settings. ``as_written``: the plain step with the user's own recomputation, if it was measured.
     """
 
     steps: tuple[int, ...] | None
-    peak_bytes: int
-    held_bytes: int
-    limit_bytes: int
-    limit_words: str
-    over_bytes: int
-    rate: float
-    sentence: str
-    date: str
+    peak_bytes: int = 0
+    held_bytes: int = 0
+    limit_bytes: int = 0
+    limit_words: str = ""
+    over_bytes: int = 0
+    rate: float = 0.0
+    sentence: str = ""
+    date: str = ""
     measured: bool = True
     tried: tuple[KeptTrial, ...] = ()
     seconds: tuple[float, ...] = ()
@@ -100,7 +100,7 @@ class PlanStore:
             with suppress(OSError):  # a folder that is only read has no order to keep
                 os.utime(path)  # it was used now
         except FormatError as error:
-            if path.exists():  # it was not removed by another process meanwhile
+            if path.exists():  # else another process has removed it
                 self.problem = f"a kept plan is damaged and not used: {error}"
             return None
         except OSError as error:

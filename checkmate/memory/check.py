@@ -61,12 +61,11 @@ def _run_counts(graph: Graph, plan: list[int]) -> list[Violation]:
 
 
 def _dying(graph: Graph, plan: list[int], produced: set[int]) -> tuple[list[list[int]], set[int]]:
-    """Return, per step, the values that it reads or writes and that are dead after it; and values that are
-    never made.
+    """Return, per step, the values that it reads or writes and that are dead after it; and the values that
+    are read or kept but never made.
 
-    Walking back, ``needed`` holds what a later step reads before it is produced again, and what is kept.
-    Going forward, a value can leave that set only in a step that reads it for the last time or writes it for
-    nobody.
+    Walking backward, ``needed`` holds the values that a later step reads before they are produced again, and
+    the kept ones. A value dies only in a step that reads it for the last time, or that writes it unread.
     """
     needed = {value for value in produced if graph.values[value].keep}
     dying: list[list[int]] = [[] for _ in plan]

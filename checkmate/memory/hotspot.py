@@ -181,7 +181,7 @@ def moment(
     read = _last_written(uses.owner[later:][::-1], uses.step[later:][::-1], graph.m)[value]
     read[read > last] = -1  # that step reads a later copy
     used = np.maximum(born, _last_written(uses.owner[:later], uses.step[:later], graph.m)[value])
-    reader = schedule.steps[read]  # has no meaning where nothing reads it
+    reader = schedule.steps[read]  # arbitrary where ``read`` is -1
     cases = (
         (born == step, Reason.WRITTEN_NOW),
         (used == step, Reason.READ_NOW),

@@ -1,9 +1,9 @@
 """Where in memory each buffer of a schedule lies, by the replica of TensorFlow's allocator.
 
-An op's outputs and its workspace are requested while its inputs are held; then whatever no later step reads
-is given back. An output that is written over an input has the input's chunk. What is always live was
-requested before. All of this is an estimate: TensorFlow runs some ops side by side, its kernels request small
-buffers that no graph tells of, and parameters move when they are updated
+An op's outputs and its workspace are requested while its inputs are held; then every buffer that no later
+step reads is freed. An output that is written over an input has the input's chunk. Buffers that are always
+live were requested before the step. All of this is an estimate: TensorFlow runs some ops in parallel, its
+kernels request small buffers that are in no graph, and parameters move when they are updated
 (``tests/tf/allocator/test_placement.py``).
 """
 
@@ -33,12 +33,12 @@ _Ints = NDArray[np.int64]
 class Placement:
     """The chunks of one step of training, after the first. Addresses count from zero through the regions.
 
-    ``buffer``: int64[k], which of the timeline's buffers each block holds, or WORKSPACE or FIXED.
-    ``address``, ``chunk``, ``asked``: int64[k], where its chunk is, the chunk's bytes, and those asked for.
-    ``born``, ``last``: int64[k], the steps in which it is there, both included. ``allocated``, ``requested``:
-    int64[steps], the bytes of all chunks, and those asked for. ``free_chunks``, ``largest_free``:
-    int64[steps], the free chunks below ``top``, and the bytes of the largest. ``regions``: where each begins.
-    ``top``: where the highest region ends; on a card, where the highest chunk of the step ends.
+    Per block, int64[k]: ``buffer``, its buffer in the timeline, or WORKSPACE or FIXED; ``address`` and
+    ``chunk``, where its chunk begins and the chunk's bytes; ``asked``, the bytes requested of them; ``born``
+    and ``last``, its first and last step. Per step, int64[steps]: ``allocated``, the bytes of all chunks;
+    ``requested``, the bytes requested of them; ``free_chunks``, how many free chunks are below ``top``;
+    ``largest_free``, the bytes of the largest. ``regions``: the address of each region. ``top``: the end of
+    the highest region; on a card, the end of the step's highest chunk.
     """
 
     buffer: _Ints
@@ -272,9 +272,9 @@ def region_bytes(graph: Graph, schedule: Schedule, *, most: int | None = None, s
     """Return the bytes of a region that has room for a whole step by ``schedule``; 0 except on a CPU.
 
     A CPU's allocator fetches regions as needed, and free chunks of different regions never merge; in one
-    region what is free stays together. ``most``: more are not requested. ``spare``: with room for the largest
-    buffer once more, so that what is left of the region is never taken whole. Where the process is the
-    program's own, the parameters' chunks lie in it, too.
+    region they do. ``most``: an upper bound on the bytes that the step requests. ``spare``: add room for the
+    largest buffer once more, so that no request takes the rest of the region whole. In a process of
+    Checkmate's own the parameters' chunks lie in the region, too.
     """
     if graph.device is None or graph.device.kind != "cpu":
         return 0

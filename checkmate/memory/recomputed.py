@@ -79,7 +79,7 @@ class Runs:
         return found
 
     def freed_after(self, step: int) -> int:
-        """Return the last step at which what ``step`` makes is in memory; past the last: it is kept."""
+        """Return the last step at which an output of ``step`` is in memory; past the end if one is kept."""
         made = self.by_birth[self.first_made[step] : self.first_made[step + 1]]
         last: list[int] = self.timeline.buffer_last[made].tolist()
         return max([step, *last])

@@ -1,8 +1,8 @@
-"""What a schedule's steps ask of an allocator, in any order.
+"""A schedule's requests to an allocator, for any order of its steps.
 
-Within one step some parts run one after the other. A part asks for buffers, and after it every buffer whose
-last reader it was is given back. So the same steps in another order give back at other places, and nothing
-else changes, while each step reads what it read before, and no buffer that was written over is read later.
+A step consists of parts that run one after the other. A part requests buffers; after it, every buffer of
+which it is the last reader is freed. So another order of the steps changes only when buffers are freed,
+provided that each step still reads the same values, and no buffer is read after it was overwritten.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AskedBuffer:
-    """``part`` asks for it and ``readers`` are the parts that use it, ``part`` among them.
+    """A buffer, requested by ``part`` and used by the parts ``readers``, ``part`` included.
 
-    ``kept``: it is given back after the last step. ``variable``: number of the variable that takes it over
-    when it is given back, and gives back its own; -1: none.
+    ``kept``: it is freed only after the last step. ``variable``: number of the variable that takes the buffer
+    over instead, and frees its old one; -1: none.
     """
 
     bytes: int
@@ -37,10 +37,11 @@ class AskedBuffer:
 
 @dataclass(frozen=True, eq=False)
 class StepRequests:
-    """What ``steps`` (op indices) ask for; places in it name the steps.
+    """The requests of ``steps`` (op indices); a step is named by its position.
 
-    ``first_part``: int64[steps + 1], the first part of each step; the parts of all count through. ``buffers``
-    are in the order of asking. ``after``: for each step the steps that must come after it, ascending.
+    ``first_part``: int64[steps + 1], the first part of each step; parts are numbered through all steps.
+    ``buffers``: in the order of the requests. ``after``: per step, the steps that must come after it,
+    ascending.
     """
 
     steps: tuple[int, ...]
@@ -62,10 +63,10 @@ class StepRequests:
 
 @dataclass(frozen=True)
 class InitialAllocations:
-    """What an allocator was asked for before the first step; ``capacity`` as of ``Bfc``.
+    """The requests to an allocator before the first step; ``capacity`` as for ``Bfc``.
 
-    ``unclaimed``: (bytes, handle) of buffers that variables of the step may have, in the order in which they
-    are given to them.
+    ``unclaimed``: (bytes, handle) of buffers that may belong to variables; a variable's buffer is the first
+    one of its size.
     """
 
     requests: tuple[Request, ...] = ()
@@ -74,9 +75,8 @@ class InitialAllocations:
 
 
 def order_of(graph: Graph, steps: Sequence[int], more: Iterable[tuple[int, int]] = ()) -> Rows:
-    """Return for each step those that must come after it, so that each reads what it reads now. ``more``:
-    (before, after).
-    """
+    """Return, per step, the steps that must come after it so that every step reads the same values as now.
+    ``more``: further pairs (before, after)."""
     follow = _Follow(graph)
     for place, step in enumerate(steps):
         follow.run(place, step)

@@ -58,13 +58,8 @@ def find_suggestions(
     ``once``: bool[n], the ops that may not run again.
     """
     yield from smaller_batches(graph, timeline, at)
-    waiting = [
-        buffer
-        for buffer in at.live
-        if buffer.reason not in _BUSY and buffer.bytes and buffer.next_read is not None
-    ]
     orders = set()
-    for buffer in waiting[:most]:
+    for buffer in waiting(at)[:most]:
         again = recomputed(graph, schedule, timeline, at, buffer, once)
         if again is not None and again.steps is not None:
             order = again.steps.tobytes()
@@ -76,10 +71,18 @@ def find_suggestions(
             yield moved
 
 
+def waiting(at: Moment) -> list[LiveBuffer]:
+    """Return what is in memory only because it is read later, the largest first."""
+    return [
+        buffer
+        for buffer in at.live
+        if buffer.reason not in _BUSY and buffer.bytes and buffer.next_read is not None
+    ]
+
+
 def rank_suggestions(found: Sequence[Suggestion], peak_bytes: int) -> list[Suggestion]:
-    """Return what lowers the peak notably, which is ``peak_bytes`` now: first recomputations, by cost per
-    byte that it falls by; then what is kept elsewhere; then smaller batches.
-    """
+    """Return the suggestions that lower the peak (now ``peak_bytes``) notably: recomputations by cost per
+    saved byte, then values kept elsewhere, then smaller batches."""
 
     def key(suggestion: Suggestion) -> tuple[int, float, float]:
         saved = peak_bytes - suggestion.peak_bytes

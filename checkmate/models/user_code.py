@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 
 from checkmate.catalog.keras_2 import require_keras_3
-from checkmate.errors import LoadError, UsageError
+from checkmate.errors import CheckmateError, LoadError, TraceError, UsageError
+from checkmate.models.error_text import first_line
 from checkmate.models.run_code import kind_of, run_function
 from checkmate.request import ModelRequest
 
@@ -91,6 +94,20 @@ def require_compiled(model: Any, request: ModelRequest) -> None:
             f"the model of {request.model} is not compiled, so it has no training step to trace",
             hint="call its compile(...) before it is returned",
         )
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Raise a ``TraceError`` for whatever the user's step ``name`` raises while it is traced."""
+    try:
+        yield
+    except CheckmateError:
+        raise
+    except Exception as error:  # the step is the user's code, which may raise what it likes
+        raise TraceError(
+            f"the training step of {name!r} could not be traced: {first_line(error)}",
+            hint="run one step without checkmate first",
+        ) from error
 
 
 def other_batch(request: ModelRequest, what: str) -> UsageError:

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-USED = 0.98  # of what a step may show: a schedule that takes as much is not bettered for memory
-WORTH = 0.005  # of the step's cost: a gain that is worth another schedule
-_GOAL = 0.992  # of what a step may show: where to aim, between what is used and what is over
-_LEAST_MOVE = 0.01  # of what a step may show: targets that are nearer give the same schedule
+USED = 0.98  # of the room: a schedule that shows this much uses the budget well enough
+WORTH = 0.005  # of the step's cost: the least possible gain for which another schedule is solved for
+_GOAL = 0.992  # of the room: what the next schedule should show
+_LEAST_MOVE = 0.01  # of the room: closer targets would give the same schedule
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,8 @@ class Reading:
 
 
 class Aim:
-    """Decides which budget in requested bytes to solve for next, where a step may show ``room`` bytes. Solve
-    for ``target`` and call ``took`` or ``found_nothing``, until ``settled``.
-    """
+    """Decides which budget in requested bytes to solve for next, if a step may show ``room`` bytes. Solve for
+    ``target``, then call ``took`` or ``found_nothing``; repeat until ``settled``."""
 
     def __init__(
         self,
@@ -44,19 +43,17 @@ class Aim:
         worth: float = WORTH,
         whole: int = 0,
     ) -> None:
-        """Begin with ``target``. ``rate``: what a step shows for each requested byte, as far as it is known,
-        ``least_rate`` at least. ``base_cost``: of computing everything once. ``used``: the share of the room
-        that is enough; ``worth``: the share of the cost that is worth another schedule. ``whole`` is solved
-        for where nothing is found for a first target.
-        """
+        """Begin with ``target``. ``rate``: expected shown bytes per requested byte, at least ``least_rate``.
+        ``base_cost``: of computing everything once. ``used``: see ``USED``; ``worth``: see ``WORTH``.
+        ``whole``: the second target, if nothing is found for the first one."""
         self.room, self.target = room, target
         self.settled = False
         self._rate, self._base_cost = max(least_rate, rate), base_cost
         self._least_rate, self._used, self._worth = least_rate, used, worth
-        self._low: Reading | None = None  # fits, by the largest target
-        self._high: Reading | None = None  # is over, by the smallest target
-        self._best_cost = math.inf  # of those that fit
-        self._least_cost = math.inf  # of all
+        self._low: Reading | None = None  # of the readings that fit, the one with the largest target
+        self._high: Reading | None = None  # of those that do not, the one with the smallest target
+        self._best_cost = math.inf  # the least cost of a schedule that fits
+        self._least_cost = math.inf  # the least cost of any schedule
         self._floor = 0  # the largest target for which no schedule was found
         self._whole = whole
         self._move = max(1, int(_LEAST_MOVE * room))
@@ -86,19 +83,19 @@ class Aim:
             self._raise(self._low)
 
     def begin_again(self, room: int, over: Reading) -> None:
-        """Aim for less ``room``: what should have fitted, by prediction, is ``over`` it."""
+        """Start over with less ``room``, after a schedule that was predicted to fit was measured ``over``."""
         self.room, self._low, self._high, self._best_cost = room, None, over, math.inf
         self._least_cost = min(self._least_cost, over.cost)
         self._lower(over)
 
     def found_nothing(self) -> None:
-        """Take it that no schedule was found for ``target``, in the time given."""
+        """Note that no schedule was found for ``target`` within the time limit."""
         if self._low is not None:
-            self.settled = True  # a schedule for less is known, so the solver had no luck
+            self.settled = True  # one for a smaller target fits, so this one was only not found in time
             return
         self._floor = max(self._floor, self.target)
         if self._high is None:
-            # The meter's excess over the requested bytes may be smaller for this schedule than for others.
+            # Try the whole budget: for some schedules the meter shows little more than requested.
             self.settled = self.target >= self._whole
             self.target = max(self.target, self._whole)
             return
@@ -124,6 +121,7 @@ class Aim:
         self.target = aim
 
     def _can_gain(self) -> bool:
-        """A schedule that fits hardly costs less than the cheapest that was solved for more and is over."""
+        """Whether the best cost may still fall notably. It hardly falls below the least cost found for a
+        larger target, which is a schedule that does not fit."""
         least = self._base_cost if self._high is None else self._least_cost
         return self._best_cost - least > self._worth * self._base_cost

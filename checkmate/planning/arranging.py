@@ -13,15 +13,14 @@ from checkmate.ir import Schedule, SolveResult
 from checkmate.memory.check import check
 from checkmate.progress import Cancelled, stop_if
 
-_MOVES, _WORK = 40_000, 40_000_000  # in each round: the most moves, and moves times buffers; about 2 s
-_SEEDS = 3  # searches; one may show a tenth more than another, and which one is chance
-_ROUNDS = 3  # the requests are read anew from the best order: other inputs may be written over there
+_MOVES, _WORK = 40_000, 40_000_000  # per round: the most moves, and the most moves · buffers; about 2 s
+_SEEDS = 3  # searches to try, since by chance one may end a tenth higher than another
+_ROUNDS = 3  # the best order's requests are computed anew, because it may allow other take-overs
 
 
 def arranged(replica: Replica, result: SolveResult, goal: int, cancelled: Cancelled) -> SolveResult:
-    """Return ``result`` with its steps in an order that shows less, ``goal`` bytes if it can; else itself. No
-    order requests more than the result's budget; each is replayed by ``check``.
-    """
+    """Return ``result`` with its steps reordered to show fewer bytes, if possible at most ``goal``; unchanged
+    if no better order is found. No order requests more than the result's budget; ``check`` replays each."""
     best, least = result, _shows(replica, result)
     for seed in range(_SEEDS):
         if least <= goal:

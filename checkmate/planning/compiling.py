@@ -1,8 +1,9 @@
 """Choose which schedules to compile, until one keeps a budget.
 
-A compiler's bytes are not the graph's: it fuses ops, and orders what nothing holds. First the plain order is
-compiled, in those ways that change what it holds. Then schedules are solved for, and each says where to aim
-next (``checkmate.planning.aim``). The same step gives the same answers again.
+A compiled step's bytes differ from the graph's, because the compiler fuses ops, and chooses the order of ops
+that do not wait. First the plain order is compiled, in the ways in which it may save memory. Then schedules
+are solved for and compiled, and each tells the next target (``checkmate.planning.aim``). Results are
+reproducible.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.problem import Problem
 from checkmate.units import format_bytes
 
-MOST_SCHEDULES = 6  # are solved for and compiled; the order alone and the smallest come on top
-_SOLVES = 10  # that may be needed for them, where the solver gives a known schedule again
-_AT_LEAST = 0.5  # of the graph's bytes, that the order alone takes: 0.70 to 1.0 where it was measured
-_LEAST_RATE = 0.1  # of the graph's bytes, that a compiler may take
-_NEAR_WHOLE = 1.05  # of the room, that a schedule of whole segments requests at most: 0.97 was taken of that
-_MOST_WHOLE = 4  # schedules of whole segments that are compiled
-_USED = 0.95  # of the room: a schedule that takes as much is good enough
-_LEAST_PATIENCE = 1 / 16  # of the time limit, that a solve gets
-_LEAST_SOLVES, _NEAR_LEAST = 5, 0.02  # for the least memory; of what is known: less is not looked for
-# A share of the plain step's cost: if recomputing costs less, it is tried before all steps are made to wait.
+MOST_SCHEDULES = 6  # solved for and compiled, besides the plain order and the smallest schedule
+_SOLVES = 10  # the most solves for these; some return a known schedule again
+_AT_LEAST = 0.5  # of the graph's bytes: the least that the plain order may take; 0.70 to 1.0 was measured
+_LEAST_RATE = 0.1  # the least compiled bytes per byte of the graph
+_NEAR_WHOLE = 1.05  # of the room: the most that a schedule of whole segments may request; it may take less
+_MOST_WHOLE = 4  # schedules of whole segments to compile
+_USED = 0.95  # of the room: a schedule that takes this much uses the budget well enough
+_LEAST_PATIENCE = 1 / 16  # of the time limit: the least time of a solve
+_LEAST_SOLVES, _NEAR_LEAST = 5, 0.02  # solves for the least memory; the precision that ends them
+# A share of the plain step's cost: recomputing that costs less is preferred to making all steps wait.
 _WORTH = 0.03
-# A share of the plain step's cost: if what fits costs no more than this above the cheapest schedule for the
-# room, no other group of ways is tried.
+# A share of the plain step's cost: no further group of ways is tried if a fitting schedule costs at most this
+# much more than the cheapest schedule that requests no more than the room.
 _GOOD = 0.15
-_SLOW_S = 10.0  # of a compilation: users are told what is to come
+_SLOW_S = 10.0  # if a compilation takes longer, users are told what is to come
 
 
 def _most(compiler: Compiler[Way, Made]) -> int:
@@ -61,9 +62,8 @@ def _slow_to_compile(seconds: float, most: int) -> str | None:
 
 @dataclass(eq=False)
 class Solves:
-    """The schedules that a solver finds for one graph. Each budget is solved for once. ``segments``:
-    schedules that recompute whole segments are preferred. ``results``: of all solves.
-    """
+    """The schedules that a solver finds for one graph; each budget is solved once. ``segments``: prefer
+    schedules that recompute whole segments. ``results``: of all solves."""
 
     graph: Graph
     solver: ScheduleSolver
@@ -73,10 +73,8 @@ class Solves:
     _patience: float = 1.0  # the share of its time limit that the next solve gets
 
     def within(self, asked: int) -> Schedule | None:
-        """Return a schedule that requests ``asked`` bytes; None: none was found. Near the least memory a
-        solve may take all of its time and find nothing. So the next one gets half as much. A proof took no
-        more time than it needed.
-        """
+        """Return a schedule that requests at most ``asked`` bytes; None if none was found. Near the least
+        memory a solve may use its whole time limit and find nothing; then the next one gets half the time."""
         if asked not in self._solved:
             self.solver.report(Progress("solve", message=f"solving for {format_bytes(asked)}"))
             seconds = self._patience * self.solver.options.time_limit_s
@@ -90,10 +88,9 @@ class Solves:
         return self._solved[asked]
 
     def least(self) -> Schedule:
-        """Return the schedule with the least memory that solving finds. A fast heuristic finds the first;
-        where ops read many values at once, as fusions do, it may need four times what a solver needs. So that
-        is asked a few times, each halfway between what is too little and what is known.
-        """
+        """Return a schedule with nearly the least memory. The first one comes from a fast heuristic, which
+        may need four times too much if ops read many values, as fusions do. So the solver then bisects a few
+        times between the bound and the best known."""
         known = self.solver.minimum(self.graph)
         best, low = known.schedule, known.bound.bytes
         problem = Problem(self.graph, known.bytes)
@@ -123,9 +120,8 @@ class Solves:
 
 
 class CompiledSearch(Generic[Way, Made]):
-    """Looks for schedules of one step by compiling them. What was compiled is known to later searches.
-    ``request`` is told where the step is slow to compile.
-    """
+    """Looks for schedules of one step by compiling them; later searches reuse what was compiled. ``request``
+    tells the user if the step is slow to compile."""
 
     def __init__(
         self,
@@ -139,9 +135,8 @@ class CompiledSearch(Generic[Way, Made]):
         self._compilations, self._seconds = 1, step.plain_seconds
 
     def fit(self, goal: int) -> CompiledFit[Way, Made]:
-        """Return the cheapest schedule whose compiled step takes ``goal`` bytes, else the closest. The step
-        stays plain where that keeps the budget, or where nothing takes less.
-        """
+        """Return the cheapest schedule whose compiled step takes at most ``goal`` bytes, else the smallest
+        one. The step stays plain if that fits, or if no schedule takes less."""
         step = self._step
         if step.plain_bytes <= goal:
             return self._fit(goal, None)
@@ -157,7 +152,8 @@ class CompiledSearch(Generic[Way, Made]):
         return self._fit(goal, self._best(room))
 
     def as_given(self, result: SolveResult, goal: int) -> CompiledFit[Way, Made]:
-        """Compile ``result`` in one way after another until one keeps ``goal`` bytes, else the smallest."""
+        """Compile ``result`` in one way after another until one takes at most ``goal`` bytes; else return the
+        way that takes least."""
         room, schedule = goal - self._step.fixed_bytes, result.require_schedule()
         self._solves_of(self._step.compilers[0]).results.append(result)
         tried: list[Compiled[Way, Made]] = []
@@ -176,7 +172,8 @@ class CompiledSearch(Generic[Way, Made]):
     def compiled(
         self, compiler: Compiler[Way, Made], schedule: Schedule, way: Way, most: int
     ) -> Compiled[Way, Made]:
-        """Compile a schedule, unless that was done. ``most``: how many compilations are told of at most."""
+        """Compile a schedule, unless that was done. ``most``: the number of compilations to expect, for the
+        progress message; 0: unknown."""
         for each in self.tried:
             if each.way == way and schedule.same_steps(each.schedule):
                 return each
@@ -202,9 +199,9 @@ class CompiledSearch(Generic[Way, Made]):
         return GroupSearch(self, self._solves_of(compiler), room, compiler, most)
 
     def _search_all(self, searches: Sequence[GroupSearch[Way, Made]], room: int) -> None:
-        """Search with one group of ways after another, until a good schedule fits. First, all groups try the
-        order alone, which recomputes nothing. If it fits only in a later group, it is good enough where
-        recomputing would cost about as much as making all steps wait."""
+        """Search one group of ways after another, until a good schedule fits. First, every group tries the
+        plain order, without recomputation. If that fits only in a later group, it is good enough unless
+        recomputation would cost less than making all steps wait."""
         for search in searches if len(searches) > 1 else ():
             search.try_order_alone()
             if search.fitting and (search is searches[0] or self._least_cost(room) >= 1 + _WORTH):
@@ -219,7 +216,8 @@ class CompiledSearch(Generic[Way, Made]):
                 return
 
     def _least_cost(self, room: int) -> float:
-        """Return the cost, in plain steps, of a schedule that requests no more than ``room``."""
+        """Return the cost, as a multiple of the plain step's, of a schedule that requests at most
+        ``room``."""
         graph = self._step.graph
         asked = self._solves_of(self._step.compilers[0]).within(graph.fixed_bytes + room)
         return 1.0 if asked is None else float(simulate(graph, asked).cost) / graph.base_cost
@@ -231,12 +229,13 @@ class CompiledSearch(Generic[Way, Made]):
         return self._solves[key]
 
     def _fitting(self, room: int) -> list[Compiled[Way, Made]]:
-        """Return what keeps to the budget, the one that is probably fastest first."""
+        """Return the compiled schedules that fit ``room``, by estimated time."""
         found = [each for each in self.tried if each.temporary <= room]
         return sorted(found, key=lambda each: (each.price, each.temporary))
 
     def _best(self, room: int) -> Compiled[Way, Made] | None:
-        """Return the first that still fits when finished, else the smallest; None: the plain step."""
+        """Return the first fitting schedule that still fits with its final options, else the smallest one;
+        None if the plain step is smaller."""
         for each in self._fitting(room):
             finished = self._finished(each)
             if finished.temporary <= room:
@@ -255,7 +254,7 @@ class CompiledSearch(Generic[Way, Made]):
 
     def _fit(self, goal: int, chosen: Compiled[Way, Made] | None) -> CompiledFit[Way, Made]:
         results = [result for solves in self._solves.values() for result in solves.results]
-        if chosen is not None:  # perhaps of a graph of the same ops that counts less
+        if chosen is not None:  # it may be of the last resort's graph: same ops, other sizes
             chosen = replace(chosen, schedule=Schedule.of(self._step.graph, chosen.schedule.steps))
         return CompiledFit(
             self._step.graph if self.tried else None,
@@ -270,8 +269,9 @@ class CompiledSearch(Generic[Way, Made]):
         )
 
     def _result_of(self, schedule: Schedule, results: Sequence[SolveResult]) -> SolveResult:
-        """Return the solver's result for ``schedule``; if it has none, this is the plain order. A proof for a
-        graph that counts fewer bytes does not hold for the step's own graph."""
+        """Return the solver's result for ``schedule``; the plain order has none, and gets one. What was
+        proved for the last resort's graph, which counts fewer bytes, does not hold for the step's own
+        graph."""
         graph = self._step.graph
         for result in results:
             if result.schedule is None or not schedule.same_steps(result.schedule):
@@ -292,7 +292,7 @@ class CompiledSearch(Generic[Way, Made]):
 
 
 class GroupSearch(Generic[Way, Made]):
-    """The search for one budget in one group of ways, where temporaries may take ``room`` bytes."""
+    """The search in one group of ways, for temporaries of at most ``room`` bytes."""
 
     def __init__(
         self,
@@ -322,14 +322,14 @@ class GroupSearch(Generic[Way, Made]):
             self._try(closest.schedule, self.compiler.ways, near)
 
     def _order_fits(self) -> bool:
-        """Whether a schedule without recomputations fits, in a way that takes no extra time."""
+        """Whether the plain order fits in a way that takes no extra time."""
         return any(
             not each.schedule.recomputations and self.compiler.extra(each.way) <= 0.0 for each in self.fitting
         )
 
     @property
     def fitting(self) -> list[Compiled[Way, Made]]:
-        """What keeps the budget, the cheapest first."""
+        """The compiled schedules that fit, by estimated time."""
         return sorted((each for each in self.tried if self._fits(each)), key=self._worth)
 
     def _fits(self, each: Compiled[Way, Made]) -> bool:
@@ -385,8 +385,9 @@ class GroupSearch(Generic[Way, Made]):
             left, rate = left - 1, min(rate or math.inf, found.temporary / requested)
 
     def _try(self, schedule: Schedule, ways: Sequence[Way], near: float | None = None) -> Compiled[Way, Made]:
-        """Compile a schedule in one way after another; return the smallest. End with the first that keeps to
-        the budget or is far over it. Ways that needed least memory for earlier schedules come first."""
+        """Compile a schedule in one way after another, and return the result that takes least. Stop after one
+        that fits, or is so far over that the other ways will not fit. Ways that took less memory than others
+        for earlier schedules come first."""
         found = [each for each in self.tried if schedule.same_steps(each.schedule) and each.way in ways]
         for way in sorted(ways, key=self._wins, reverse=True):
             smallest = min((each.temporary for each in found), default=None)

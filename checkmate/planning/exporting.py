@@ -9,6 +9,7 @@ from typing import Any
 from checkmate.backends.protocol import Allowed, CompiledStep, Fitted, MeteredStep, PlannedStep
 from checkmate.errors import NoScheduleError, SolveCancelledError, StepTooLargeError, VerificationError
 from checkmate.ir import Graph, SolveResult, VerificationReport
+from checkmate.ir.shown import Shown
 from checkmate.planning.arranging import arranged
 from checkmate.planning.compiling import CompiledSearch
 from checkmate.planning.metered import fit_metered
@@ -17,14 +18,14 @@ from checkmate.planning.solving import keep_everything_peak, known_minimum, solv
 from checkmate.progress import Progress
 from checkmate.units import Budget, format_bytes
 
-# Chunks are lumpy: a schedule that just fits by the average slack may not by its own.
+# The allocator's excess over requested bytes differs between schedules, so some room is left.
 _SAFETY = 0.995
-_EXPORTS = 4  # until the reloaded step, whose allocator has another history, keeps the budget too
-_RELOADED_OVER = 0.05  # of the budget: how far over a reloaded step is taken to be that ran out of memory
+_EXPORTS = 4  # attempts until the reloaded step fits too: its allocator has another history of requests
+_RELOADED_OVER = 0.05  # of the budget: the assumed excess of a reloaded step that ran out of memory
 
 
 @dataclass(frozen=True, eq=False)
-class RunOutcome:
+class RunOutcome(Shown):
     """What ``run`` found: the measured report, the schedule that fits, and the graph that it is for."""
 
     report: VerificationReport
@@ -39,11 +40,10 @@ class StepPlanning:
         self.step, self._solver = step, solver
         self._compiled: CompiledSearch[Any, Any] | None = None
         if isinstance(step, CompiledStep):
-            # The same step is compiled in the same way again.
-            self._compiled = CompiledSearch(step.compilation, solver)
+            self._compiled = CompiledSearch(step.compilation, solver)  # kept: it never compiles a step twice
 
     def allowed(self, budget: Budget | int | None) -> Allowed:
-        """Return what the step may show. None: the supplied schedule's own budget."""
+        """Return what the step may show for ``budget``; None means the supplied schedule's own budget."""
         step = self.step
         if isinstance(budget, int):
             return Allowed(budget)
@@ -70,7 +70,8 @@ class StepPlanning:
         return int(known.bytes * ratio * (2 - _SAFETY) + 2**20)
 
     def as_given(self, allowed: int, *, to_write: bool) -> Fitted:
-        """Measure or compile the supplied schedule as it is; what is to be written is arranged first."""
+        """Measure or compile the supplied schedule. If it is ``to_write``, its steps may be reordered first,
+        to fit the allocator's meter."""
         result, notes = self.step.supplied, tuple[str, ...]()
         assert result is not None
         if isinstance(self.step, CompiledStep):
@@ -146,7 +147,7 @@ def exported_within(planning: StepPlanning, budget: Budget, directory: Path) -> 
             break
         try:
             found = step.export(fitted, directory, allowed.bytes, (*allowed.notes, *fitted.notes))
-        except StepTooLargeError:  # the reloaded step, whose allocator has another history
+        except StepTooLargeError:  # the reloaded step ran out of memory
             if attempt < _EXPORTS:
                 goal -= int(_RELOADED_OVER * allowed.bytes)
                 continue
@@ -165,16 +166,15 @@ def exported_within(planning: StepPlanning, budget: Budget, directory: Path) -> 
 
 
 def goal_after_reload(goal: int, allowed: int, expected: int, shown: int) -> int:
-    """Return what the next schedule may show, in bytes. The last one was ``expected`` to show less than it
-    did (``shown``); the next may show as much, or as many times, more.
-    """
+    """Return what the next schedule may show, in bytes. The last one showed more than ``expected``; the next
+    one may exceed its prediction by the same bytes, or by the same ratio, so the smaller goal is taken."""
     by_difference = goal - (shown - allowed) - int((1 - _SAFETY) * allowed)
     by_ratio = int(_SAFETY * allowed * expected / shown)
     return min(by_difference, by_ratio)
 
 
 def replaced_note(first: SolveResult | None, result: SolveResult, allowed_bytes: int) -> tuple[str, ...]:
-    """Say that another schedule was written than the one that was asked for."""
+    """Return a note if the written schedule is not the requested one."""
     if first is None or result is first:
         return ()
     steps, others = (sorted(each.require_schedule().steps.tolist()) for each in (first, result))

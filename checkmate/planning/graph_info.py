@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from checkmate.ir import Graph, Schedule, Timeline
+from checkmate.ir.shown import Shown
 from checkmate.machine.cost_origin import cache_facts, reading_facts
 from checkmate.memory.simulate import simulate
 from checkmate.planning.solving import Minimum, known_minimum
@@ -24,7 +25,7 @@ class AliveAtPeak:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphInfo:
+class GraphInfo(Shown):
     """What a graph holds, and what its plain step needs.
 
     ``timeline``: of the plain step, which computes everything once, in the given order. ``minimum``: the

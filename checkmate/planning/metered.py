@@ -16,19 +16,19 @@ from checkmate.progress import Progress, stop_if
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import format_bytes, format_bytes_enough, plural
 
-_MEASUREMENTS, _SOLVES = 4, 6  # of solves: between two measurements
-_USED = 0.97  # of the limit: a schedule that uses as much is not bettered
-_NEAR = 0.02  # of the limit: a given schedule that should be over by less is measured all the same
-_SECONDS = 1.0  # for each of about ten solves that look for it
-APART = 1.05  # times what ops one after another show: with more, none run side by side
-_OVER = 0.05  # of the budget: how far over a step is taken to be that ran out of memory
+_MEASUREMENTS, _SOLVES = 4, 6  # the most measurements, and the most solves before each
+_USED = 0.97  # of the limit: a schedule that shows this much uses the budget well enough
+_NEAR = 0.02  # of the limit: a supplied schedule predicted to exceed it by less is measured anyway
+_SECONDS = 1.0  # for each of about ten solves for a budget that would be enough
+APART = 1.05  # if a step shows more than this times the peak with one op at a time, ops run one by one
+_OVER = 0.05  # of the budget: the assumed excess of a step that ran out of memory
 
 
 @dataclass(frozen=True, eq=False)
 class BudgetFit:
-    """What was reached for ``allowed_bytes`` on the meter. ``result``: the last solve. ``measured``: what a
-    fresh process showed; None where nothing ran, ``ran_out`` says why. ``attempts``: schedules measured.
-    """
+    """The outcome of a search for ``allowed_bytes`` on the meter. ``result``: of the best attempt's solve.
+    ``measured``: its measurement in a fresh process; None if no step could run, as ``ran_out`` explains.
+    ``attempts``: how many schedules were tried."""
 
     allowed_bytes: int
     result: SolveResult
@@ -67,7 +67,7 @@ class BudgetFit:
 
     @property
     def margin(self) -> str:
-        """What separates the user's budget from the solver's, in words."""
+        """A sentence on how far the solver's budget is below the user's."""
         taken = self.allowed_bytes - self.result.budget_bytes
         solved = f"solved for {format_bytes(self.result.budget_bytes)} of requested bytes{self._quality}"
         if taken >= 0:
@@ -86,8 +86,8 @@ def fit_metered(
 ) -> BudgetFit:
     """Find the schedule for ``allowed`` bytes on the meter by measuring a few; ``first`` before any other.
 
-    The best attempt is returned whether it fits or not. A step that runs out of memory is over by as much as
-    the error says, or by a share of the budget.
+    The best attempt is returned even if it does not fit. A step that runs out of memory is taken to exceed
+    the budget by the bytes in the error, else by a fixed share.
 
     Raises:
         NoScheduleError, WorkerDiedError, CycleError: from solving and measuring. CancelledError: the user
@@ -125,14 +125,14 @@ def fit_metered(
 
 
 def over_by(error: StepTooLargeError, allowed: int) -> int:
-    """Return by how many bytes a step is taken to be over that ran out of memory."""
+    """Return the assumed excess, in bytes, of a step that ran out of memory."""
     needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
     return max(1, int(_OVER * allowed) if needed is None or free is None else int(needed) - int(free))
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A schedule that was solved for ``target`` requested bytes, and the bytes that it should show."""
+    """A schedule solved for ``target`` requested bytes. ``expected``: its predicted peak on the meter."""
 
     target: int
     result: SolveResult
@@ -144,20 +144,20 @@ class Candidate:
 
 
 class PredictedSearch:
-    """Solves for one target after another until a schedule should fit, by the allocator's replica.
-    ``allowed``: what the meter may show. A schedule that should be over is arranged before another is solved
-    for. ``last``: the last result, whatever it was.
-    """
+    """Solves for one target after another until the allocator's replica predicts that a schedule shows at
+    most ``allowed`` bytes. A schedule that is predicted to exceed them is reordered before another one is
+    solved for. ``last``: the last result, even if it has no schedule."""
 
     last: SolveResult
 
     def __init__(self, replica: Replica, allowed: int, solver: BudgetSolver) -> None:
-        """Begin with the limit, scaled by what the plain step should show for each requested byte."""
+        """The first target is ``allowed`` over the plain step's predicted ratio of shown to requested
+        bytes."""
         self._replica, self._allowed, self._solver = replica, allowed, solver
         graph = self._graph = replica.graph
         everything = Schedule.plain(graph)
         rate = max(1.0, replica.predicted(everything.steps.tolist()) / simulate(graph, everything).peak_bytes)
-        self._surplus, self._round = 0, 1  # bytes by which the meter showed more than was predicted
+        self._surplus, self._round = 0, 1  # the largest excess of a measurement over its prediction, in bytes
         self._aim = Aim(
             allowed, int(allowed / rate), rate=rate, base_cost=graph.base_cost, used=_USED, whole=allowed
         )
@@ -168,7 +168,7 @@ class PredictedSearch:
         return self._allowed - self._surplus
 
     def given(self, first: SolveResult) -> Candidate | None:
-        """Return ``first`` as a candidate; None where it should be too far over."""
+        """Return ``first`` as a candidate; None if it is predicted to exceed the limit by too much."""
         self.last = first
         if first.schedule is None:
             return None
@@ -184,7 +184,7 @@ class PredictedSearch:
         return None
 
     def next(self) -> Candidate | None:
-        """Return the cheapest schedule that should fit, else the closest; None where there was none."""
+        """Return the cheapest schedule that is predicted to fit, else the closest; None if none was found."""
         found: list[Candidate] = []
         for target in self._aim.targets(_SOLVES):
             result = self._solved(target)
@@ -200,7 +200,7 @@ class PredictedSearch:
         return min(found, key=lambda each: each.expected, default=None)
 
     def measured(self, candidate: Candidate, shown: int) -> None:
-        """Take it that the meter showed ``shown`` bytes for ``candidate``, which is too much."""
+        """Note that ``candidate`` was measured at ``shown`` bytes, which is over the limit."""
         self._surplus = max(self._surplus, shown - candidate.expected)
         self._round += 1
         self._aim.begin_again(self._goal, self._reading(candidate))
@@ -237,7 +237,7 @@ class PredictedSearch:
                 enough = format_bytes_enough(self._smallest())
                 hint = f"raise the budget to {enough} (predicted to be enough), or use a smaller batch"
                 raise InfeasibleError(str(error), hint=hint, details=error.details) from error
-            return None  # what was taken off for chunks was too much
+            return None  # the allocator's expected excess was deducted from the target; it was too much
         return self.last
 
     def _smallest(self) -> int:

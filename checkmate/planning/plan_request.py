@@ -20,9 +20,8 @@ from checkmate.units import Budget
 
 @dataclass(frozen=True, eq=False)
 class SolveRequest:
-    """A schedule that is asked for: ``target`` requested bytes, ``seconds`` of time (None: the user's own
-    limit).
-    """
+    """A request for a schedule of at most ``target`` requested bytes. ``seconds``: time limit; None: the
+    user's own."""
 
     graph: Graph
     target: int
@@ -32,10 +31,9 @@ class SolveRequest:
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest:
-    """What the user wants of a training step. ``quiet``: neither progress nor a line for each plan on
-    standard error. ``store`` keeps plans for later runs; None: none are kept. ``wait``: training waits until
-    the search is over. ``target``: what runs the step; None: what the model says.
-    """
+    """The user's wishes for a training step. ``quiet``: write neither progress nor a line per plan to
+    standard error. ``store``: keeps plans for later runs; None: none are kept. ``wait``: training waits until
+    the search is over. ``target``: what runs the step; None: as the model is compiled."""
 
     budget: Budget
     solver: ScheduleSolver

@@ -34,20 +34,19 @@ class Following(Listener):
 
 
 class UntilSettled(Following):
-    """Follows a solve for a step that is measured, until it has settled. It has when less than a thousandth
-    of the step's cost can be gained, as the bound proves, or when no such gain was found for ``patience_s``
-    seconds: a step's time varies by far more from run to run.
-    """
+    """Ends a solve for a measured step once it has settled: when the bound proves that less than a thousandth
+    of the step's cost can be gained, or when no such gain was found for ``patience_s`` seconds. A step's time
+    varies by far more from run to run."""
 
     def __init__(self, graph: Graph, report: Report, cancelled: Cancelled, patience_s: float) -> None:
         super().__init__(graph, report, cancelled)
         self._gain, self._patience_s = _GAIN * graph.base_cost, patience_s
         self._cost, self._bound = math.inf, 0.0
-        self._mark, self._marked = math.inf, math.inf  # the cost at the last such gain, and when it was
+        self._mark, self._marked = math.inf, math.inf  # cost and time of the last notable gain
 
     def preparing(self, sentence: str) -> None:
         super().preparing(sentence)
-        self._marked = time.monotonic()  # preparing is not waiting
+        self._marked = time.monotonic()  # patience begins after preparing
 
     def incumbent(self, steps: Sequence[int], cost: float) -> None:
         super().incumbent(steps, cost)

@@ -16,19 +16,18 @@ from checkmate.solvers.constraints import Constraints, constrained
 from checkmate.solvers.problem import Listener, SolveOptions
 from checkmate.units import Budget
 
-_PATIENCE_SHARE = 0.25  # of the time limit, to wait for a gain that matters
-_HOPELESS = 0.9  # of what an op needs by itself
-_PER_SECOND = 10_000_000  # moves times ops: what a busy machine does in a second at least
-_PER_PAIR = 20  # moves for each pair of ops: on small graphs more find nothing more
-_WORTH = 0.02  # of the whole cost: so much more may a schedule cost that recomputes segments
+_PATIENCE_SHARE = 0.25  # of the time limit: a solve ends if it gains nothing notable for this long
+_HOPELESS = 0.9  # of the largest need of a single op: a budget below that is refused
+_PER_SECOND = 10_000_000  # moves · ops per second, the least on a busy machine
+_PER_PAIR = 20  # moves per pair of ops; on small graphs more moves find nothing better
+_WORTH = 0.02  # of the cost: a schedule of whole segments may cost this much more
 
 
 @dataclass(frozen=True, eq=False)
 class ScheduleSolver:
-    """A solver with its options and constraints. ``counted``: ``auto`` counts moves instead of seconds, so
-    that a graph and a budget give the same schedule again, on a busy machine too. Else a solve ends when it
-    has settled (``UntilSettled``).
-    """
+    """A solver with its options and constraints. ``counted``: end ``auto`` after a number of moves instead of
+    seconds, so that a graph and a budget always give the same schedule. Otherwise a solve ends when it has
+    settled (``UntilSettled``)."""
 
     name: str
     options: SolveOptions
@@ -51,8 +50,8 @@ class ScheduleSolver:
         if self.counted:
             heard = Following(graph, self.report, self.cancelled)
             if self.name == "auto" and options.moves is None:
-                # Only far slower machines reach the time limit. If nothing is found, ``auto`` searches, which
-                # can also prove that nothing fits.
+                # So few moves that only a very slow machine reaches the time limit. If nothing is found,
+                # ``auto`` runs, which may also prove that nothing fits.
                 moves = max(1, min(int(limit * _PER_SECOND / graph.n), _PER_PAIR * graph.n**2))
                 by_moves = replace(options, moves=moves)
                 found = self._solved("local-search", graph, budget_bytes, by_moves, heard)
@@ -83,9 +82,7 @@ class ScheduleSolver:
         return self.solve(graph, budget_bytes)
 
     def refuse_hopeless(self, graph: Graph, budget: Budget) -> None:
-        """Raise a BudgetBelowMinimumError where no schedule can come near ``budget``, before anything is
-        measured.
-        """
+        """Raise a BudgetBelowMinimumError if some op alone needs far more than ``budget``."""
         # Measuring may still correct a size, so refuse only if some op needs far more by itself.
         if budget.bytes_ is not None and budget.bytes_ < _HOPELESS * working_set_bound(graph).bytes:
             error = below_minimum(graph, budget.bytes_)
@@ -93,23 +90,25 @@ class ScheduleSolver:
             raise error
 
     def minimum(self, graph: Graph) -> Minimum:
-        """Return the least memory known, by the cheapest schedule found for it, and the proved bound."""
+        """Return the least memory known, with the cheapest schedule found for it, and the proved bound."""
         known = known_minimum(graph, constraints=self.constraints)
         found = self.solve(graph, known.bytes, start=known.schedule).schedule
         return replace(known, schedule=found or known.schedule)
 
     def bound_bytes(self, graph: Graph) -> int:
-        """Return bytes that every schedule requests."""
+        """Return a lower bound on the requested bytes of every schedule."""
         return run_once_bound(constrained(graph, self.constraints or Constraints())).bytes
 
     def in_segments(self, graph: Graph, found: SolveResult) -> SolveResult:
-        """Return a schedule of whole segments within the same budget, or ``found``. Each run of
-        recomputations waits for what comes before it, and XLA fuses nothing across that. ``chain`` recomputes
-        whole segments at once, so it has few runs. A GPT within 30 % of its temporaries, compiled for an
-        H200, took 6,560 MiB and moved a tenth fewer bytes than by the general search; an MLP-Mixer within 45
-        %, on a CPU, took 8 % more time and not 29 %. It is taken where it costs hardly more than ``found``;
-        what was proved there holds for it, if under the same assumptions. A solver that was named is taken at
-        its word.
+        """Return a schedule of whole segments within the same budget, if it costs hardly more than ``found``;
+        else ``found``.
+
+        Each run of recomputations waits for the steps before it, and XLA fuses nothing across such a wait.
+        Schedules of ``chain`` recompute whole segments at once, so they have few runs. For a GPT within 30 %
+        of its temporaries on an H200, ``chain``'s schedule moved a tenth fewer bytes than that of the general
+        search; for an MLP-Mixer within 45 % on a CPU it took 8 % more time than the plain step, not 29 %.
+        The bound proved with ``found`` holds here too, under the same assumptions. Nothing is replaced if the
+        user chose the solver.
         """
         if self.name != "auto" or found.cost is None or found.schedule is None:
             return found
@@ -119,7 +118,7 @@ class ScheduleSolver:
         whole = self._solved("chain", graph, found.budget_bytes, self.options, heard)
         if whole.cost is None or whole.cost > (1 + _WORTH) * found.cost:
             return found
-        if found.assumptions != whole.assumptions:  # what was proved under others need not hold for it
+        if found.assumptions != whole.assumptions:  # a bound under other assumptions need not hold here
             return whole
         return replace(whole, lower_bound=found.lower_bound)
 

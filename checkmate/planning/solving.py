@@ -148,7 +148,7 @@ def least_memory(
         found = find_least_memory(limited, max_overhead, asked, heard)
     result = result_for_original(graph, limited, limits, found.result)
     require_true(graph, result, result.budget_bytes)
-    return replace(found, result=result)
+    return replace(found, result=replace(result, graph=graph))
 
 
 def known_minimum(

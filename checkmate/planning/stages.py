@@ -189,7 +189,7 @@ def _planning(
         with progress_line(quiet=quiet, report=report) as told:
             if folder is not None:
                 require_output_folder(folder)
-            backend = backend_for(request)
+            backend = backend_for(request, read)
             chosen = options or SolveOptions(time_limit_s=backend.attempt_s)
             solver = ScheduleSolver("auto", chosen, told, cancelled, constraints, backend.counted)
             yield StepPlanning(backend.step_of_file(request, read, solved, told, cancelled), solver)

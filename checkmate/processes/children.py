@@ -53,8 +53,8 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Start a process that Ctrl-C does not reach, and that can tell by its stdin when this process ends.
 
-    A terminal sends SIGINT to all processes of a command; whoever starts one of these ends it. A process
-    inherits what is blocked in the thread that starts it, so Ctrl-C cannot come before its own code runs.
+    A terminal sends SIGINT to all processes of a command, but the caller decides when this one ends. A child
+    inherits its parent thread's blocked signals, so Ctrl-C cannot kill it before its own code runs.
 
     ``environment``: all of its variables; None: those of this process.
     """

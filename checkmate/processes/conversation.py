@@ -46,7 +46,7 @@ class Conversation:
                 while (message := self._outbox.get()) is not None:
                     write_all(stream, self._table.encode(message))
         except (OSError, ValueError):
-            return  # the thread that reads notices that it ended
+            return  # the child has ended; the reading thread reports that
 
     def _read(self) -> None:
         assert self.child.stdout is not None

@@ -1,1 +1,1 @@
-"""Read what TensorFlow itself wrote about memory: its logs and profiles."""
+"""Read what frameworks wrote about memory: logs of TensorFlow and PyTorch, profiles of TensorFlow."""

@@ -1,10 +1,9 @@
-"""What TensorFlow recorded about one allocator: when a request failed (from a log), or at its fullest (from a
-profile).
+"""What was recorded about one allocator: when a request failed (from a log), or at its fullest (from a
+profile, or from what XLA compiled).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +12,8 @@ from enum import StrEnum
 class Source(StrEnum):
     LOG = "log"
     PROFILE = "profile"
+    COMPILED = "compiled"
+    SNAPSHOT = "snapshot"
 
 
 class Cause(StrEnum):
@@ -62,7 +63,9 @@ class MemoryRecord:
     fetch; ``pool_bytes``: what it has fetched, in use or free. ``requested_bytes``: what was asked for in the
     chunks in use, which are larger. ``most_bytes``: the most that was ever in use. ``free_bytes`` and
     ``largest_free_bytes`` are of the pool. ``by_layer`` and ``by_size``: what is in use, largest first; no
-    layers if ops are not told. ``curve``: (seconds, bytes in use) over a profile, thinned out.
+    layers if ops are not told. ``curve``: (seconds, bytes in use) over a profile, thinned out. ``parts``:
+    what ``in_use_bytes`` of a compiled step is made of. ``estimated``: XLA had not yet fused and ordered it.
+    ``moment``: when this was so, if it was not when most was in use.
     """
 
     source: Source
@@ -78,6 +81,9 @@ class MemoryRecord:
     by_layer: tuple[Allocations, ...] = ()
     by_size: tuple[Allocations, ...] = ()
     curve: tuple[tuple[float, int], ...] = ()
+    parts: tuple[Allocations, ...] = ()
+    estimated: bool = False
+    moment: str = ""
 
     @property
     def untouched_bytes(self) -> int | None:
@@ -123,7 +129,9 @@ class MemoryRecord:
             return Cause.TOO_LARGE
         if self.missing_bytes:
             return Cause.SHORT
-        if needed is None or untouched is None or largest is None or needed <= largest:
+        if needed is None or untouched is None or self.free_bytes is None:
+            return Cause.UNKNOWN
+        if largest is not None and needed <= largest:
             return Cause.UNKNOWN
         return Cause.REFUSED if needed <= untouched else Cause.SPLIT
 
@@ -131,7 +139,7 @@ class MemoryRecord:
 @dataclass(frozen=True)
 class ReadRecord:
     """What was read from a file: of a log its failures in order, of a profile its allocators, the largest
-    first.
+    first, of a snapshot each device's failures, its peak and its end.
 
     ``unread``: failures or events that were left out, because there are too many. ``warnings``: requests of
     the log that failed without harm.
@@ -146,24 +154,3 @@ class ReadRecord:
 def by_bytes(found: Mapping[str, tuple[int, int]]) -> tuple[Allocations, ...]:
     rows = (Allocations(name, size, count) for name, (size, count) in found.items())
     return tuple(sorted(rows, key=lambda row: (-row.bytes, row.name)))
-
-
-# Scopes that TensorFlow adds around or inside of those of layers.
-_AROUND = re.compile(
-    r"(StatefulPartitionedCall|PartitionedCall|gradient_tape|gradients|cond|while|body|then|else)(_\d+)?"
-)
-NO_LAYER = "outside of layers"
-
-
-def layer_of(op: str) -> str:
-    """Return the scopes of ``op`` that may be layers, joined by ``/``; of a gradient op those of its forward
-    op.
-    """
-    scopes = [part for part in op.split("/")[:-1] if part and not _AROUND.fullmatch(part)]
-    if "gradient_tape" in op and len(scopes) > 1 and _is_op(scopes[-1]):
-        scopes.pop()  # gradient_tape/model/conv/Conv2D/Conv2DBackpropInput: the scope is the op of the pass
-    return "/".join(scopes) or NO_LAYER
-
-
-def _is_op(scope: str) -> bool:
-    return scope[:1].isupper() or scope.rstrip("_0123456789") in ("convolution", "add", "mul", "sub", "mean")

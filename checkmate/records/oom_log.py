@@ -1,7 +1,9 @@
-"""TensorFlow's out-of-memory messages in the lines of a log.
+"""Out-of-memory messages in the lines of a log.
 
-There are two: the dump of its allocator (``bfc_allocator.cc``), and the ``ResourceExhaustedError`` of the op.
-What is around them is ignored. Memory stays bounded however long the log is.
+TensorFlow has two: the dump of its allocator (``bfc_allocator.cc``), and the ``ResourceExhaustedError`` of
+the op. PyTorch has one (``torch_log``). XLA lists the buffers at the peak of the step that did not fit. CUDA
+may say no more than that memory is out. What is around them is ignored. Memory stays bounded however long
+the log is.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from checkmate.records.memory import FailedRequest, MemoryRecord, ReadRecord, Source, by_bytes, layer_of
+from checkmate.hlo.layers import NO_LAYER, layer_of
+from checkmate.records.memory import FailedRequest, MemoryRecord, ReadRecord, Source, by_bytes
+from checkmate.records.torch_log import torch_failure
 
 MOST_RECORDS = 32
 _MOST_NAMES = 20_000  # layers or sizes of one dump; further ones share a row
@@ -39,7 +43,16 @@ _TENSOR = re.compile(
     r"OOM when allocating tensor with shape\s*\[([\d,\s]{0,400})\] and type (\w{1,40})"
     r"(?:.*? by allocator (\S{1,80}))?"
 )
-_COMPILED = re.compile(r"Out of memory while trying to allocate (\d{1,19}) bytes")
+_COMPILED = re.compile(
+    r"Out of memory (?:while trying to allocate|allocating) ([\d.]{1,24})\s?([KMGT]?)(?:bytes|i?B)"
+)
+_REFUSED = re.compile(r"CUDA_ERROR_OUT_OF_MEMORY|CUDA out of memory|cudaErrorMemoryAllocation")
+_REFUSED_BYTES = re.compile(r"failed to allocate \S{1,24} \((\d{1,19}) bytes\)")
+_PEAK_BUFFERS = re.compile(r"^\s*Peak buffers:")
+_PEAK_LINE = re.compile(
+    r"^\s*(Buffer \d+:|Size: ([\d.]{1,24})([KMGT]?)i?B|Operator: .*?op_name=\"([^\"]{1,1000})"
+    r"|XLA Label: (\S{1,200})|Entry Parameter Subshape:|={5,}|total allocation: +([\d.]{1,24})([KMGT]?)i?B)"
+)
 _NODE = re.compile(r"\[\[\{?\{?(?:node )?([^\s{}\[\]]{1,1000})\}?\}?\]\]")
 _BYTES_OF = {
     "double": 8, "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16,
@@ -49,8 +62,15 @@ _BYTES_OF = {
 # A line without one of these is of no interest; looking for them first keeps long logs fast.
 _MARKS = re.compile(
     r"ran out of memory|[Oo]ut of memory|OOM when|BFCAllocator dump|Chunk|InUse|Free\s+at|memory_limit_"
-    r"|Limit:|LargestFree|\[\["
+    r"|Limit:|LargestFree|\[\[|tried to allocate|OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|Peak buffers|Buffer \d|Size: |Operator: |XLA Label|Entry Parameter|=====|total allocation"
 )
+
+
+@dataclass
+class _PeakBuffer:
+    bytes: int = 0
+    layer: str = ""
 
 
 @dataclass
@@ -67,6 +87,24 @@ class _Failure:
     dumped: bool = False
     ended: bool = False
     stats: dict[str, int] = field(default_factory=dict)
+    peak: _PeakBuffer | None = None
+    total: int | None = None  # bytes of the whole step that XLA could not place
+
+    def add_peak_line(self, found: re.Match[str]) -> None:
+        if found[6]:
+            self.total = _bytes(found[6], found[7])
+        elif self.peak is None:
+            return
+        elif found[2]:
+            self.peak.bytes = _bytes(found[2], found[3]) or 0
+        elif found[4] or found[5]:
+            self.peak.layer = layer_of(found[4]) if found[4] else self.peak.layer or found[5]
+        elif found[1].startswith("Entry"):
+            self.peak.layer = "arguments"
+        elif self.peak.bytes:
+            _add(self.layers, self.peak.layer or NO_LAYER, self.peak.bytes)
+            _add(self.sizes, str(self.peak.bytes), self.peak.bytes)
+            self.peak = _PeakBuffer()
 
     def add_chunk(self, line: str, found: re.Match[str]) -> None:
         size = int(found[2])
@@ -84,7 +122,12 @@ class _Failure:
         record = self.record
         sizes = self.sizes or self.sums
         # Chunks are told to the byte, the allocator's own figure may be rounded.
-        in_use = sum(size for size, _ in sizes.values()) if sizes else self.stats.get("InUse")
+        told = self.stats.get("InUse", record.in_use_bytes)
+        in_use = sum(size for size, _ in sizes.values()) if sizes else told
+        if self.peak is not None and in_use is not None and self.total is not None and self.total > in_use:
+            for found in (self.layers, sizes):
+                _add(found, _OTHERS, self.total - in_use, 0)
+            in_use = self.total
         requested = int(self.about_requested) if self.bins and in_use is not None else None
         limit = record.limit_bytes if record.limit_bytes is not None else self.stats.get("Limit")
         pool = record.pool_bytes
@@ -97,7 +140,7 @@ class _Failure:
             in_use_bytes=in_use,
             requested_bytes=None if requested is None or in_use is None else min(requested, in_use),
             most_bytes=self.stats.get("MaxInUse"),
-            free_bytes=self.free if self.chunks else None,
+            free_bytes=self.free if self.chunks else record.free_bytes,
             largest_free_bytes=self.largest_free if self.chunks else None,
             by_layer=by_bytes(self.layers),
             by_size=by_bytes(sizes),
@@ -108,6 +151,7 @@ class _Log:
     def __init__(self) -> None:
         self.failures: list[_Failure] = []
         self.unread = self.warnings = 0
+        self.refused: MemoryRecord | None = None  # by CUDA, which may be tried again
 
     def read(self, line: str) -> None:
         if not _MARKS.search(line):
@@ -117,12 +161,21 @@ class _Log:
                 self.warnings += 1
             else:
                 self._on_failed(found)
+        elif (failed := torch_failure(line)) is not None:
+            if not self.failures or self.failures[-1].record != failed:  # a traceback may say it twice
+                self._begin(failed)
         elif (found := _DUMP.search(line)) is not None:
             self._on_dump(found[1])
         elif (found := _TENSOR.search(line)) is not None:
             self._on_tensor(found, line)
         elif (found := _COMPILED.search(line)) is not None:
-            self._on_compiled(int(found[1]))
+            self._on_compiled(_bytes(found[1], found[2]) or 0)
+        elif _REFUSED.search(line) is not None:
+            size = _REFUSED_BYTES.search(line)
+            asked = FailedRequest(int(size[1])) if size else None
+            self.refused = self.refused or MemoryRecord(Source.LOG, "the card's memory", asked)
+        elif _PEAK_BUFFERS.match(line) is not None:
+            self._on_peak_buffers()
         elif self.failures and not self.unread:
             self._on_state(self.failures[-1], line)
 
@@ -180,12 +233,20 @@ class _Log:
         )
         failure.record = replace(failure.record, asked=whole)
 
+    def _on_peak_buffers(self) -> None:
+        if not self.failures:
+            self._begin(MemoryRecord(Source.LOG))
+        if not self.unread:
+            self.failures[-1].peak = _PeakBuffer()
+
     def _on_state(self, failure: _Failure, line: str) -> None:
         if (found := _CHUNK.search(line)) is not None:
             failure.add_chunk(line, found)
         elif (found := _BIN.search(line)) is not None:
             failure.bins += 1
             failure.about_requested += float(found[1]) * _UNITS[found[2]] if _is_number(found[1]) else 0.0
+        elif (found := _PEAK_LINE.match(line)) is not None:
+            failure.add_peak_line(found)
         elif (found := _SUM.search(line)) is not None:
             count, size = int(found[1]), int(found[2])
             _add(failure.sums, str(size), size * count, count)
@@ -210,6 +271,8 @@ def read_lines(name: str, lines: Iterable[str]) -> ReadRecord:
     log = _Log()
     for line in lines:
         log.read(line)
+    if not log.failures and log.refused is not None:
+        log.failures.append(_Failure(log.refused))
     found = tuple(failure.finished() for failure in log.failures)
     return ReadRecord(name, found, log.unread, log.warnings)
 

@@ -7,7 +7,8 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
-from checkmate.records.memory import Allocations, MemoryRecord, Source, by_bytes, layer_of
+from checkmate.hlo.layers import layer_of
+from checkmate.records.memory import Allocations, MemoryRecord, Source, by_bytes
 from checkmate.records.xplane import Allocators, Events
 
 _MOST_POINTS = 1000  # of a curve; the highest of neighbours stays
@@ -49,7 +50,7 @@ def _record(allocator: str, events: Events, names: list[str]) -> MemoryRecord:
         most_bytes=max(held, max(events.most, default=0)),
         by_layer=_with_rest(by_bytes(layers), rest),
         by_size=_with_rest(by_bytes(sizes), rest),
-        curve=_curve(at, in_use),
+        curve=thinned(at, in_use),
     )
 
 
@@ -94,7 +95,7 @@ def _with_rest(rows: tuple[Allocations, ...], rest: int) -> tuple[Allocations, .
     return tuple(sorted((*rows, Allocations(BEFORE, rest, 0)), key=lambda row: -row.bytes))
 
 
-def _curve(seconds: NDArray[np.float64], in_use: NDArray[np.int64]) -> tuple[tuple[float, int], ...]:
+def thinned(seconds: NDArray[np.float64], in_use: NDArray[np.int64]) -> tuple[tuple[float, int], ...]:
     """Return the curve with few points; peaks stay as high as they are."""
     count = len(in_use)
     edges = np.unique(np.linspace(0, count, min(count, _MOST_POINTS) + 1).astype(np.int64))[:-1]

@@ -1,4 +1,4 @@
-"""Tell logs and profiles apart, and read either."""
+"""Tell logs, profiles, dumps of XLA's and snapshots of PyTorch's apart, and read any."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from checkmate.errors import FormatError
+from checkmate.hlo.read import is_dump, read_dump
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
+from checkmate.records.compiled import record_of
 from checkmate.records.memory import ReadRecord
 from checkmate.records.oom_log import read_lines
 from checkmate.records.profile import records_of
-from checkmate.records.xplane import WireError, read_events
+from checkmate.records.xplane import read_events
 from checkmate.units import plural
+from checkmate.wire import WireError
 
 PROFILE_ENDING = ".xplane.pb"
+DUMP_ENDING = ".hlo.pb"
+SNAPSHOT_ENDINGS = (".pickle", ".pkl")
 LOG_ENDINGS = (".log", ".txt", ".out", ".err")
 _LONGEST_LINE = 2**13  # bytes; what is longer is cut: TensorFlow's lines are shorter
 _LARGEST = 2**31  # bytes; a protobuf message cannot be larger
@@ -25,10 +30,14 @@ _NO_MEMORY = "profile again with tf.profiler.experimental.start(logdir), which r
 
 
 def is_record(path: Path) -> bool:
-    """Whether ``path`` is named like a log or a profile; a folder is one if it holds a profile."""
+    """Whether ``path`` is named like a log, a profile or a snapshot; a folder is one if it holds a profile. A
+    dump of a whole step is none: it is a graph.
+    """
     if path.is_dir():
         return find_profile(path) is not None
-    return path.name.endswith((PROFILE_ENDING, *LOG_ENDINGS))
+    return path.name.endswith((PROFILE_ENDING, *LOG_ENDINGS, *SNAPSHOT_ENDINGS)) and not is_dump(
+        path, of_module=True
+    )
 
 
 def find_profile(folder: Path) -> Path | None:
@@ -44,7 +53,8 @@ def find_profile(folder: Path) -> Path | None:
 
 
 def read_record(path: Path, report: Report = silent, cancelled: Cancelled = never) -> ReadRecord:
-    """Return what a log, a profile, or a log directory with a profile says about memory.
+    """Return what a log, a profile, a log directory with a profile, a dump of XLA's or a snapshot says about
+    memory.
 
     Raises:
         FormatError: it cannot be read, or says nothing about memory. CancelledError: the user stopped it.
@@ -63,7 +73,12 @@ def read_record(path: Path, report: Report = silent, cancelled: Cancelled = neve
             if not size:
                 raise FormatError(f"{path} is empty", hint="name a log, or a profile")
             watch = _Watch(size, report, cancelled)
-            if path.name.endswith(".pb") or b"\0" in file.read(_START):
+            if not path.name.endswith(PROFILE_ENDING) and is_dump(path):
+                return ReadRecord(path.name, (record_of(path, read_dump(path, watch)),))
+            start = file.read(_START)
+            if not path.name.endswith(".pb") and (_is_pickle(start) or path.name.endswith(SNAPSHOT_ENDINGS)):
+                return _snapshot(path, file, watch)
+            if path.name.endswith(".pb") or b"\0" in start:
                 return _profile(path, file, watch)
             file.seek(0)
             return _log(path, file, watch)
@@ -96,7 +111,7 @@ def _log(path: Path, file: BinaryIO, watch: _Watch) -> ReadRecord:
             else ""
         )
         raise FormatError(
-            f"{path} holds no out-of-memory error of TensorFlow{more}",
+            f"{path} holds no out-of-memory error of TensorFlow, PyTorch or JAX{more}",
             hint="log all that it prints on standard error: python train.py 2> train.log",
         )
     return reading
@@ -125,3 +140,25 @@ def _profile(path: Path, file: BinaryIO, watch: _Watch) -> ReadRecord:
     if not found.count:
         raise FormatError(f"{path} is a profile without a memory event", hint=_NO_MEMORY)
     return ReadRecord(path.name, records_of(found), found.unread)
+
+
+def _is_pickle(start: bytes) -> bool:
+    return start[0] == 0x80 and start[1:2] in (b"\2", b"\3", b"\4", b"\5")  # its protocol
+
+
+def _snapshot(path: Path, file: BinaryIO, watch: _Watch) -> ReadRecord:
+    from checkmate.records.torch_snapshot import read_snapshot  # numba takes half a second
+
+    try:
+        records = read_snapshot(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), watch)
+    except ValueError as error:
+        raise FormatError(
+            f"{path} is no memory snapshot of PyTorch: {error}",
+            hint="write one with torch.cuda.memory._dump_snapshot(FILE)",
+        ) from error
+    if not records:
+        raise FormatError(
+            f"{path} is a snapshot without memory in it",
+            hint="call torch.cuda.memory._record_memory_history() before training",
+        )
+    return ReadRecord(path.name, records)

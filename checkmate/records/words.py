@@ -12,12 +12,23 @@ from checkmate.records.memory import Allocations, Cause, FailedRequest, MemoryRe
 from checkmate.units import format_bytes, plural
 
 _NOTICED = 0.01  # of what is in use; less is not worth a word
-_ASYNC = "TF_GPU_ALLOCATOR=cuda_malloc_async uses an allocator that splits memory less"
+# What splits memory less, by the beginning of an allocator's name.
+_LESS_SPLIT = {
+    "GPU": "TF_GPU_ALLOCATOR=cuda_malloc_async uses an allocator that splits memory less",
+    "PyTorch": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True splits memory less",
+}
 
 
 def headline(record: MemoryRecord) -> str:
     where = f" in {record.allocator}" if record.allocator else ""
-    if record.source is Source.PROFILE:
+    if record.source is Source.COMPILED:
+        if record.estimated:
+            size = format_bytes(record.in_use_bytes or 0)
+            return f"{record.allocator} will hold about {size} at its peak, once XLA has fused and ordered it"
+        return f"{record.allocator} holds {format_bytes(record.in_use_bytes or 0)} at its peak, by XLA's plan"
+    if record.moment:
+        return f"{format_bytes(record.in_use_bytes or 0)} was in use{where} {record.moment}"
+    if record.asked is None and record.source is not Source.LOG:
         return f"At most {format_bytes(record.in_use_bytes or 0)} was in use{where}"
     if record.asked is None:
         return f"A request failed{where}; the log does not say which"
@@ -45,19 +56,20 @@ def why(record: MemoryRecord) -> str:
             )
         case Cause.SPLIT:
             largest = max(record.largest_free_bytes or 0, record.untouched_bytes or 0)
-            help_ = f" {_ASYNC}." if record.allocator.startswith("GPU") else ""
-            return (
-                f"This is fragmentation: {format_bytes(record.room_bytes or 0)} was not in use, but the "
-                f"largest piece was {format_bytes(largest)}.{help_}"
-            )
+            pieces = f"the largest piece was {format_bytes(largest)}"
+            if record.largest_free_bytes is None:
+                pieces = "in no piece that was large enough"
+            helps = [each for name, each in _LESS_SPLIT.items() if record.allocator.startswith(name)]
+            free = format_bytes(record.room_bytes or 0)
+            return f"This is fragmentation: {free} was not in use, but {'. '.join([pieces, *helps])}."
         case Cause.REFUSED:
             return (
                 f"The limit left {format_bytes(record.untouched_bytes or 0)} to fetch, but the device gave "
                 "none of that size. Another program may hold it."
             )
-    if record.source is Source.PROFILE:
+    if record.asked is None and record.source is not Source.LOG:
         return ""
-    return "The log does not say enough of what was free to tell why."
+    return f"The {record.source} does not say enough of what was free to tell why."
 
 
 def facts(record: MemoryRecord) -> list[tuple[str, str]]:
@@ -69,15 +81,19 @@ def facts(record: MemoryRecord) -> list[tuple[str, str]]:
         found.append(("asked for", f"{asked_words(record.asked)}{rounded}"))
     if record.limit_bytes is not None:
         found.append(("limit", format_bytes(record.limit_bytes)))
-    if record.in_use_bytes is not None:
+    found += [
+        (part.name, f"{format_bytes(part.bytes)} in {plural(part.count, 'buffer')}") for part in record.parts
+    ]
+    if record.source is Source.SNAPSHOT and record.pool_bytes is not None:
+        found.append(("reserved", format_bytes(record.pool_bytes)))
+    if record.in_use_bytes is not None and not record.parts:
         found.append(("in use", f"{format_bytes(record.in_use_bytes)}{_rounding(record)}"))
     if record.most_bytes is not None and format_bytes(record.most_bytes) != format_bytes(used or 0):
         found.append(("most in use", f"{format_bytes(record.most_bytes)} at any time before"))
-    if record.free_bytes is not None and record.largest_free_bytes is not None:
+    if record.free_bytes is not None:
         split = f", {format_bytes(record.split_bytes or 0)} of it split off" if record.split_bytes else ""
-        largest = (
-            f", the largest piece {format_bytes(record.largest_free_bytes)}" if record.free_bytes else ""
-        )
+        piece = record.largest_free_bytes if record.free_bytes else None
+        largest = "" if piece is None else f", the largest piece {format_bytes(piece)}"
         found.append(("free", f"{format_bytes(record.free_bytes)}{largest}{split}"))
     if record.untouched_bytes:
         found.append(("not fetched", format_bytes(record.untouched_bytes)))
@@ -98,8 +114,14 @@ def rows(record: MemoryRecord, *, by_size: bool) -> tuple[Allocations, ...]:
     return record.by_size if by_size or not record.by_layer else record.by_layer
 
 
-def row_name(row: Allocations) -> str:
-    return f"{int(row.name):,} B each" if row.name.isdecimal() else row.name
+def row_kind(record: MemoryRecord, *, by_size: bool) -> str:
+    if rows(record, by_size=by_size) is record.by_size:
+        return "size"
+    return "line of code" if record.source is Source.SNAPSHOT else "layer"
+
+
+def row_name(name: str) -> str:
+    return f"{int(name):,} B each" if name.isdecimal() else name
 
 
 def why_no_layers(record: MemoryRecord) -> str:
@@ -130,7 +152,7 @@ def to_json(reading: ReadRecord) -> dict[str, Any]:
 
 
 def _record_json(record: MemoryRecord) -> dict[str, Any]:
-    failed = record.source is Source.LOG
+    failed = record.source is Source.LOG or record.asked is not None
     return {
         **asdict(record),
         "source": record.source.value,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.charts.frontier import curve_svg
+from checkmate.charts.svg_chart import LARGE, Size
 from checkmate.formats.exploration import exploration_from_json
 from checkmate.formats.files import Fields
 from checkmate.frontiers.curve import Curve, CurveBaseline, CurvePoint, CurveRow, read_curve
@@ -29,18 +30,18 @@ ORIGINS = {
 
 
 def frontier(path: Path, data: Any) -> list[Section]:
-    return [_section(read_curve(path, data))]
+    return [curve_section(read_curve(path, data))]
 
 
 def frontiers(path: Path, data: Any) -> list[Section]:
     curves = Fields(path, data).get("curves", list)
-    return [_section(read_curve(path, told, f"curves[{place}]")) for place, told in enumerate(curves)]
+    return [curve_section(read_curve(path, told, f"curves[{place}]")) for place, told in enumerate(curves)]
 
 
-def _section(curve: Curve) -> Section:
+def curve_section(curve: Curve, size: Size = LARGE) -> Section:
     optimal = sum(row.status == "optimal" for row in curve.rows)
     refuted = sum(row.status == "infeasible" for row in curve.rows)
-    blocks: list[Block] = [Picture(curve_svg(curve), CAPTION), _budgets(curve), _baselines(curve)]
+    blocks: list[Block] = [Picture(curve_svg(curve, size=size), CAPTION), _budgets(curve), _baselines(curve)]
     if curve.notes:
         blocks.append(Note(curve.notes))
     facts = [

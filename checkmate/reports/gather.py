@@ -11,10 +11,12 @@ from typing import Any
 from checkmate.errors import CheckmateError, FormatError, SchemaVersionError, UsageError
 from checkmate.formats.files import read_json, require_writable, write_bytes
 from checkmate.formats.moccasin import looks_like_node_link
+from checkmate.ir.shown import Shown
 from checkmate.progress import Cancelled, Progress, Report, never, silent, stop_if
 from checkmate.reports import batches, curves, steps
 from checkmate.reports.grouping import GRAPH, REPORT, SCHEDULE, Loaded, together
 from checkmate.reports.html import Section, sections_page
+from checkmate.units import plural
 
 TITLE = "Results of Checkmate Explorer"
 _START = b"<!DOCTYPE html>"
@@ -40,12 +42,15 @@ class NotAResult(FormatError):  # noqa: N818 - the name says what is wrong
     pass
 
 
-@dataclass(frozen=True)
-class Gathered:
+@dataclass(frozen=True, repr=False)
+class Gathered(Shown):
     """``left_out``: files of folders that are no results, a sentence each."""
 
     sections: tuple[Section, ...]
     left_out: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Gathered({plural(len(self.sections), 'section')}, {len(self.left_out)} left out)"
 
 
 def gather(paths: Sequence[Path], *, report: Report = silent, cancelled: Cancelled = never) -> Gathered:

@@ -106,16 +106,17 @@ def sections_page(
             for place, one in enumerate(sections, start=1)
         )
         parts.append(f"<nav><ol>{links}</ol></nav>")
-    parts += [_section(one, place) for place, one in enumerate(sections, start=1)]
+    parts += [section(one, f"s{place}") for place, one in enumerate(sections, start=1)]
     if left_out:
         parts.append("<h2>Left out</h2>" + "".join(_muted(line) for line in left_out))
     return page(title, "\n".join(parts), style=_SECTIONS_STYLE)
 
 
-def _section(one: Section, place: int) -> str:
+def section(one: Section, anchor: str = "") -> str:
     told = [f"from {', '.join(one.sources)}"] if one.sources else []
     parts = [
-        f'<section id="s{place}"><h2>{html.escape(one.title)}</h2>',
+        f'<section id="{anchor}">' if anchor else "<section>",
+        f"<h2>{html.escape(one.title)}</h2>",
         _muted(" · ".join(one.facts)),
         cards(one.cards),
         *(_block(block) for block in one.blocks),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from checkmate.charts.live_bytes import memory_svg
+from checkmate.charts.svg_chart import LARGE, Size
 from checkmate.errors import FormatError
 from checkmate.formats import read_any_graph
 from checkmate.formats.files import Fields
@@ -39,33 +40,40 @@ def run(group: Sequence[Loaded]) -> list[Section]:
     graph = None
     if graph_file := next((entry for entry in group if entry.kind not in (REPORT, SCHEDULE)), None):
         graph = read_any_graph(graph_file.path)
+    told, said = (
+        Fields(by_kind[kind].path, by_kind[kind].data) if kind in by_kind else None
+        for kind in (REPORT, SCHEDULE)
+    )
+    return [step_section(told, said, graph)]
+
+
+def step_section(
+    told: Fields | None, said: Fields | None, graph: Graph | None, size: Size = LARGE
+) -> Section:
+    """Return the section of a report, a schedule and a graph, or of those that there are."""
     blocks: list[Block] = []
     facts: list[str] = []
     cards: list[tuple[str, str]] = []
     title = ""
-    if REPORT in by_kind:
-        told = Fields(by_kind[REPORT].path, by_kind[REPORT].data)
+    if told is not None:
         title = f"{told.get('model', str)}: measured beside the plain step"
         facts += _report_facts(told)
         cards += _report_cards(told)
         blocks += _report_blocks(told)
-    if SCHEDULE in by_kind:
-        said = Fields(by_kind[SCHEDULE].path, by_kind[SCHEDULE].data)
+    if said is not None:
         if not title:
             title = f"{said.get('graph_name', str, 'a graph')}: a schedule"
             cards += _schedule_cards(said)
-        blocks += _schedule_blocks(said, graph)
+        blocks += _schedule_blocks(said, graph, size)
     elif graph is not None:
         title = title or f"{graph.name}: a graph"
         plain = Schedule.plain(graph)
-        blocks.append(Picture(memory_svg(graph, plain, None), _CAPTION))
+        blocks.append(Picture(memory_svg(graph, plain, None, size), _CAPTION))
     if graph is not None:
         facts += [f"{graph.n} ops", _origin(graph)]
-        if REPORT not in by_kind and (
-            doubts := reading_words(graph)
-        ):  # a report already has it among its notes
+        if told is None and (doubts := reading_words(graph)):  # a report already has it among its notes
             blocks.append(Note((f"Note: {doubts}.",)))
-    return [Section(title, tuple(facts), tuple(cards), tuple(blocks))]
+    return Section(title, tuple(facts), tuple(cards), tuple(blocks))
 
 
 def _origin(graph: Graph) -> str:
@@ -183,7 +191,7 @@ def _known(said: Fields) -> str:
     return "a schedule, no bound" if gap is None else f"gap at most {100 * gap:.2g} %{under}"
 
 
-def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
+def _schedule_blocks(said: Fields, graph: Graph | None, size: Size) -> list[Block]:
     steps = said.ids("steps")
     words = [
         f"The schedule: {len(steps):,} steps, solved by {said.get('solver', str, 'unknown')}, {_known(said)}."
@@ -200,7 +208,7 @@ def _schedule_blocks(said: Fields, graph: Graph | None) -> list[Block]:
         f"{plural(schedule.recomputations, 'recomputation')}; budget {format_bytes(result.budget_bytes)} of "
         "requested bytes."
     )
-    return [Picture(memory_svg(graph, schedule, result.budget_bytes), _CAPTION), Note(tuple(words))]
+    return [Picture(memory_svg(graph, schedule, result.budget_bytes, size), _CAPTION), Note(tuple(words))]
 
 
 _XLA_BYTES = ("", "whole", "arguments", "results", "shared", "temporary")

@@ -166,7 +166,8 @@ _MOST_STEPS = 400
 
 
 def beta(slots: int, repeats: int) -> int:
-    """C(slots + repeats, slots): the longest chain that ``slots`` reverse with no step repeated more."""
+    """C(slots + repeats, slots): the longest chain that ``slots`` slots can reverse with each step repeated
+    at most ``repeats`` times."""
     return math.comb(slots + repeats, slots) if slots >= 0 and repeats >= 0 else 0
 
 
@@ -178,7 +179,8 @@ def repeats_needed(length: int, slots: int) -> int:
 
 
 def next_slot(length: int, slots: int) -> int:
-    """How far to advance before filling the next of ``slots`` > 1, with that of the chain's start."""
+    """How far to advance before filling the next slot; ``slots`` > 1 includes the one with the chain's
+    start."""
     repeats = repeats_needed(length, slots)
     return max(1, beta(slots, repeats - 2), length - beta(slots - 1, repeats))
 
@@ -191,7 +193,7 @@ def held_slots(length: int, slots: int) -> list[frozenset[int]]:
         start, end, free, kept = stack.pop()
         while end - start > 1 and free > 1:
             middle = start + next_slot(end - start, free)
-            # The part before the slot is reversed after the part behind it; the slot is free again then.
+            # The part behind the new slot is reversed first; then the slot is free for the part before it.
             stack.append((start, middle, free, kept))
             kept = kept | {middle - 1}
             start, free = middle, free - 1

@@ -74,14 +74,15 @@ class OpNeed:
 
 
 def op_need(graph: Graph, index: int, live: Iterable[int] = ()) -> OpNeed:
-    """What the op needs, with ``live`` values held across it; the sum is that of the two bounds here."""
-    size, op = graph.value_bytes.tolist(), graph.ops[index]
+    """The bytes that the op needs, by part, with ``live`` values held across it."""
+    op = graph.ops[index]
     made = _counted_owners(graph, op.outputs)
     read = _counted_owners(graph, op.inputs) - made
     held = {value for value in live if graph.producer[value] >= 0} - made - read
     parts = [_largest_first(graph, values) for values in (read, made, held)]
     taken = taken_over_at_most(graph, index)
-    total = graph.fixed_bytes + op.workspace_bytes - taken + sum(size[v] for part in parts for v in part)
+    total = graph.fixed_bytes + op.workspace_bytes - taken
+    total += sum(graph.values[value].bytes for part in parts for value in part)
     return OpNeed(index, parts[0], parts[1], parts[2], op.workspace_bytes, graph.fixed_bytes, taken, total)
 
 

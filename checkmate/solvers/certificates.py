@@ -34,7 +34,7 @@ _ROOM = 1000.0  # the budget, in the program
 class CaseResult:
     """What the program says of one case.
 
-    ``short``: whether more memory than there is was bought. ``shares``: the unknowns between 0 and 1.
+    ``short``: whether memory beyond the budget was bought. ``shares``: the fractional unknowns.
     """
 
     bound: float
@@ -47,8 +47,8 @@ class RelaxedProgram:
     """The rows of some cuts as a linear program that is solved case by case.
 
     Memory beyond the budget can be bought at ``price``, so that every case has a solution. The multipliers
-    prove a bound all the same: what holds with more freedom holds with less. ``costs``: of one run of each
-    op.
+    still prove a bound, because a bound of the relaxed program also holds for the original one. ``costs``: of
+    one run of each op.
     """
 
     def __init__(self, rows: CutRows, costs: list[float]) -> None:
@@ -73,7 +73,7 @@ class RelaxedProgram:
                 entries.append(entry * scale)
             if name[0] in ("fits", "end"):
                 self._bought += 1
-                indices.append(-self._bought)  # the column is known when all others are
+                indices.append(-self._bought)  # replaced by the column's index once all others are known
                 entries.append(1.0)
             starts.append(len(indices))
             lows.append(low * scale)
@@ -274,7 +274,7 @@ class CaseProver:
 
 
 def _unknown(found: CaseResult, rows: CutRows) -> Var | None:
-    # What is in memory decides what runs, so it comes first: the one that moves the most bytes.
+    # Split on a memory variable first, since these decide what runs: the one that moves the most bytes.
     def moved(var: Var) -> tuple[bool, float]:
         kind, index, _ = var
         size = rows.values[rows.owner(index)]["bytes"] if kind != "y" else rows.ops[index]["cost"]

@@ -1,4 +1,4 @@
-"""What a solver is given, and what it reports while it works."""
+"""A solver's input, and what it reports while it works."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ from checkmate.solvers.sequence.greedy_solver import QUICK, greedy_steps
 from checkmate.solvers.sequence.kernel_arrays import build_model
 from checkmate.solvers.sequence.local_search import SequenceSearch
 
-_LEAST = 4  # blocks
-_TRIED = 32  # periods
-_NEARLY = 0.98  # of the longest run: a shorter period that covers as much is preferred
+_LEAST = 4  # the fewest blocks
+_TRIED = 32  # periods to try
+_NEARLY = 0.98  # of the longest run: a shorter period that covers this much is preferred
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _longest_true(flags: NDArray[np.bool_]) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """A step with ``left`` of its ``repeats``; ``ops``: int64[n], the op of the whole that each is."""
+    """A step with ``left`` of its repeated blocks. ``ops``: int64[n], per op its index in the whole step."""
 
     repeats: Repeats
     graph: Graph
@@ -233,7 +233,7 @@ def _renumbered(
     )
 
 
-_ENDS = 2  # blocks at either end that stand for themselves; those between are tiled
+_ENDS = 2  # blocks at either end that are copied one to one; the ones between repeat the small step's middle
 
 
 def dropped_ops(graph: Graph, steps: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -299,7 +299,7 @@ _ROUNDS = (10_000, 20_000, 40_000, 80_000)  # moves of the search, each round
 
 @dataclass(frozen=True, eq=False)
 class _Pattern:
-    """Which ops run again, and what that makes of the whole step."""
+    """Which ops of the small step run again, and the whole step's schedule with the same choice."""
 
     again: NDArray[np.bool_]
     steps: NDArray[np.int32]

@@ -33,16 +33,16 @@ _CONNECT_S, _WORKERS_S, _POLL_S, _ASK_S = 10, 30.0, 0.1, 0.5  # of a cluster
 
 @dataclass(frozen=True)
 class Engine:
-    """``address``: host:port of a cluster's scheduler. ``count``: processes; None: one per core."""
+    """``address``: host:port of a dask scheduler; empty: this machine. ``count``: processes; None: one per
+    core."""
 
-    kind: str = "processes"
     address: str = ""
     count: int | None = None
 
     def __str__(self) -> str:
         if self.address:
-            return f"{self.kind}://{self.address}"
-        return self.kind if self.count is None else f"{self.kind}:{self.count}"
+            return f"dask://{self.address}"
+        return "processes" if self.count is None else f"processes:{self.count}"
 
 
 def parse_engine(text: str) -> Engine:
@@ -53,7 +53,7 @@ def parse_engine(text: str) -> Engine:
     if (local := _PROCESSES.fullmatch(said)) and int(local[1]) > 0:
         return Engine(count=int(local[1]))
     if (cluster := _DASK.fullmatch(said)) and 0 < int(cluster[2]) < 2**16:
-        return Engine("dask", cluster[1])
+        return Engine(cluster[1])
     raise ValueError(f"{text!r} is not an engine; write processes, processes:4 or dask://host:8786")
 
 
@@ -101,7 +101,7 @@ def open_pool(
         CancelledError: the user cancelled while waiting for it.
     """
     pool: Pool
-    if engine.kind == "dask":
+    if engine.address:
         pool = DaskPool(engine.address, jobs, cancelled)
     else:
         pool = ProcessPool(engine.count or jobs, workers, jobs)

@@ -14,7 +14,7 @@ from checkmate.backends.tf.live.keras_step import require_graphs
 from checkmate.backends.tf.live.trace import LiveStep, folded_here
 from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments
 from checkmate.backends.tf.models.model import ModelLike
-from checkmate.backends.tf.models.own_step import as_function, explained
+from checkmate.backends.tf.models.own_step import as_function
 from checkmate.backends.tf.trace.of_function import Returned, fixed_bytes, trace_function
 from checkmate.backends.tf.trace.replica import (
     as_one_replica,
@@ -26,6 +26,7 @@ from checkmate.backends.tf.trace.replica import (
 from checkmate.backends.tf.trace.seen_sizes import with_seen_sizes
 from checkmate.catalog.keras_2 import require_keras_3
 from checkmate.errors import JitCompiledError, UsageError
+from checkmate.models.user_code import explained
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.request import Target
 from checkmate.training.compiled_steps import CompiledSteps
@@ -176,7 +177,7 @@ class ScheduledFunction(StepSubject):
             found = plan.ready.step.returned(*plan.ready.run(tensors))
         else:
             found = self._functions.run([layout], lambda *given: self._emit(layout, given), *tensors)
-        del plan  # what its function holds would count as held by others
+        del plan  # or the constants of its function would count as other allocations
         if went_over(self.planner, [layout], before):
             self.planner.plan_for_larger(layout, tensors)
         return found
@@ -185,7 +186,7 @@ class ScheduledFunction(StepSubject):
         plan = self.planner.planned(layout)
         if plan is None:
             raise not_planned(layout, _PREPARE)
-        # Replicas that exchange gradients inside their schedules need the same one.
+        # Replicas exchange gradients inside their schedules, so all must use the same plan.
         apart = this_replica() is not None and not same_on_all(plan)
         if plan.step is None or plan.schedule is None or apart:
             return self.plainly(layout, tensors)

@@ -22,7 +22,7 @@ from checkmate.backends.tf.xla.compiler import XlaCompilation, none_fits
 from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.backends.tf.xla.tied import tied_step
 from checkmate.backends.xla_policy.waits import WaitPolicy, why_less
-from checkmate.errors import CheckmateError, NotCompiledError, OnlySmallTensorsError
+from checkmate.errors import NotCompiledError, OnlySmallTensorsError
 from checkmate.fallback import planned, unplanned
 from checkmate.ir import Graph, Schedule
 from checkmate.planning.compiling import CompiledSearch
@@ -30,6 +30,7 @@ from checkmate.planning.plan_request import PlanRequest
 from checkmate.progress import Progress, Report
 from checkmate.request import OnMiss, Target
 from checkmate.training.limit import Limit
+from checkmate.training.memory_figures import MemoryFigures
 from checkmate.training.plan import StepSubject
 from checkmate.training.wording import not_planned, tell_plan
 from checkmate.units import Budget, format_bytes, format_bytes_apart, plural
@@ -37,7 +38,7 @@ from checkmate.units import Budget, format_bytes, format_bytes_apart, plural
 
 @dataclass(frozen=True, eq=False)
 class CompiledPlan:
-    """How the compiled step of one layout runs. ``step``: None where there is nothing to schedule."""
+    """How the compiled step of one layout runs. ``step``: None if there is nothing to schedule."""
 
     layout: BatchLayout
     step: LiveStep | None
@@ -47,6 +48,14 @@ class CompiledPlan:
     @property
     def schedule(self) -> Schedule | None:
         return None if self.fit is None else self.fit.schedule
+
+    @property
+    def figures(self) -> MemoryFigures:
+        fit = self.fit
+        if fit is None:
+            return MemoryFigures()
+        temporary = fit.whole_bytes - fit.fixed_bytes
+        return MemoryFigures(fit.whole_bytes, fit.budget_bytes, temporary, fit.overhead)
 
     @property
     def tied(self) -> WaitPolicy:
@@ -60,7 +69,7 @@ class CompiledSteps:
     def __init__(self, subject: StepSubject, request: PlanRequest) -> None:
         self._subject, self.request = subject, request
         self.plans: dict[Key, CompiledPlan] = {}
-        self._limit: Limit | None = None  # until a first step tells what a share is of
+        self._limit: Limit | None = None  # set by the first step
         self._made: dict[Key, tuple[CompiledPlan, Any]] = {}
 
     def planned(self, layout: BatchLayout) -> CompiledPlan | None:
@@ -70,20 +79,18 @@ class CompiledSteps:
         """Return the plan for ``layout``; make it if there is none. ``training``: training waits for it."""
         found = self.planned(layout)
         if found is None:
+            what = layout.describe()
             with self.request.progress() as report:
                 found = planned(
                     lambda: self._make(layout, report),
-                    lambda error: self._without_plan(layout, error),
+                    lambda error: CompiledPlan(layout, None, None, f"{what}: {unplanned(error)}"),
                     self.request.on_miss,
                     example=not training,
-                    passes=(NotCompiledError,),  # for the executor, where there is one
+                    passes=(NotCompiledError,),  # the caller may then use the executor
                 )
             self.plans[layout.key] = found
             tell_plan(self.request, layout, found.sentence)
         return found
-
-    def _without_plan(self, layout: BatchLayout, error: CheckmateError) -> CompiledPlan:
-        return CompiledPlan(layout, None, None, f"{layout.describe()}: {unplanned(error)}")
 
     def _make(self, layout: BatchLayout, report: Report) -> CompiledPlan:
         report(Progress("trace", message=f"tracing the training step, {layout.describe()}"))
@@ -108,9 +115,9 @@ class CompiledSteps:
         return CompiledPlan(layout, step, fit, _sentence(step, fit, limit.words))
 
     def _limit_of(self, step: _LiveXla, search: CompiledSearch[WaitPolicy, XlaMemory]) -> Limit:
-        """Return the bytes that arguments, results and temporaries may take together. A share is of the plain
-        step as XLA compiles it, or of the step with its own recomputation if that takes less. ``min`` is the
-        least memory known."""
+        """Return the bytes that arguments, results and temporaries may take together. A share refers to the
+        compiled plain step, or to the step with the user's own recomputation if that takes less. ``min`` is
+        the least memory known."""
         if self._limit is None:
             budget, whole, words = self.request.budget, step.plain_bytes, ""
             least = search.least_bytes() if budget == Budget() else 0
@@ -151,6 +158,7 @@ class CompiledSteps:
 class _LiveXla(XlaCompilation):
     def __init__(self, steps: CompiledSteps, step: LiveStep) -> None:
         self._steps, self._step = steps, step
+        super().__init__()
 
     @property
     def graph(self) -> Graph:

@@ -16,23 +16,22 @@ from checkmate.training.planner import Planner
 
 
 class Functions:
-    """The compiled function of each layout that ``planner`` plans, made anew with its plan."""
+    """The compiled function of each layout of ``planner``; a new plan gets a new function."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         self._made: dict[tuple[Key, ...], tuple[list[Schedule | None], Any]] = {}
 
     def run(self, layouts: Sequence[BatchLayout], body: Callable[..., Any], *given: Any) -> Any:
-        """Run ``body`` on what is ``given``, compiled for ``layouts`` and their present schedules. Where the
-        schedules cannot be emitted, the plain steps run.
-        """
+        """Run ``body`` on ``given``, compiled for ``layouts`` with their present schedules. If TensorFlow
+        rejects the schedules, the plain steps run."""
         key, schedules = tuple(layout.key for layout in layouts), self._schedules(layouts)
         if key in self._made:
             before, function = self._made[key]
             if all(old is new for old, new in zip(before, schedules, strict=True)):
                 return function(*given)
             del self._made[key], function
-            gc.collect()  # its constants are in the device's memory
+            gc.collect()  # frees the old function's constants in the device's memory
         function = self._compiled(layouts, body, given)
         self._made[key] = self._schedules(layouts), function
         return function(*given)

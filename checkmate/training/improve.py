@@ -23,15 +23,14 @@ from checkmate.planning.plan_request import PlanRequest, SolveRequest
 from checkmate.progress import Report, silent
 from checkmate.training.search import PlanSearch
 
-_NICER = 10  # so much lower is the thread's priority, where the system knows priorities of threads
-_END_S = 10.0  # a solver that was told to stop does so sooner
+_NICER = 10  # added to the thread's niceness, if the system has priorities of threads
+_END_S = 10.0  # the most seconds to wait for a solver that was told to stop
 
 
 class Improvement:
-    """The rest of a ``search`` whose first schedule ran. ``go_on_until`` does it here. ``begin`` leaves
-    solving to a thread; then call ``go_on`` between two batches, and ``rest`` where training ends. ``over``:
-    nothing is left to try.
-    """
+    """The rest of a ``search`` whose first schedule has run. ``go_on_until`` does it in the foreground.
+    ``begin`` solves in a thread beside training; then call ``go_on`` between two batches, and ``rest`` when
+    training ends. ``over``: nothing is left to try."""
 
     def __init__(self, search: PlanSearch) -> None:
         self.search = search
@@ -54,7 +53,7 @@ class Improvement:
 
     @property
     def resting(self) -> bool:
-        """Whether no thread solves, though something is left to try."""
+        """Whether something is left to try, but no thread solves."""
         return self._solving is None and not self.over
 
     def go_on_until(self, enough: Callable[[], bool]) -> None:
@@ -63,7 +62,8 @@ class Improvement:
             self._advance(request.answer(self._ask, trials.report))
 
     def begin(self, tensors: Sequence[tf.Tensor]) -> None:
-        """Begin to solve in a thread; a copy of the batch waits in host memory, for ``finish``."""
+        """Begin to solve in a thread. A copy of the batch stays in host memory for ``finish`` and
+        ``rest``."""
         self._example = self._example or [np.array(tensor) for tensor in tensors]
         self._let_go()
         self._solve_on()
@@ -91,13 +91,13 @@ class Improvement:
         """End the thread's solve, and measure what it has found; ``begin`` goes on from there."""
         solving, self._solving = self._solving, None
         found = None if solving is None else solving.cut_short()
-        if found is not None and found.schedule is not None:  # nothing found by now tells nothing
+        if found is not None and found.schedule is not None:  # a solve cut short without one is no answer
             with self._on_first_batch(report):
                 self._advance(found)
 
     @contextmanager
     def _on_first_batch(self, report: Report) -> Iterator[None]:
-        # As buffers of the device's allocator, like a batch that comes from a data set.
+        # Copies in the device's memory, so that the meter counts them like a data set's batch.
         tensors = [tf.raw_ops.DeepCopy(x=tf.constant(array)) for array in self._example]
         self.search.trials.tensors, self.search.trials.report = tensors, report
         try:
@@ -112,7 +112,7 @@ class Improvement:
             self._solving = None
 
     def _advance(self, result: SolveResult) -> None:
-        self._ask = None  # an interrupt leaves nothing half done
+        self._ask = None  # set again below; after an interrupt the search is over
         with suppress(StopIteration):
             self._ask = self._asks.send(result)
 
@@ -125,7 +125,7 @@ class Improvement:
 
 
 class SolvingThread:
-    """A solve in a thread of low priority, stopped where this object is forgotten."""
+    """A solve in a thread of low priority; it is stopped when this object is garbage collected."""
 
     def __init__(self, request: PlanRequest, asked: SolveRequest) -> None:
         self._answer, cancelled = Future[SolveResult](), threading.Event()

@@ -39,20 +39,25 @@ def rematerialize_model(model: Any, budget: Any, example: Any, **wanted: Any) ->
         _prepare(model, example)
 
 
+def step_of(model: Any) -> Rematerialized | None:
+    """Return the scheduled step of a model; None: it is not rematerialized, or was not compiled since."""
+    found: Rematerialized | None = getattr(getattr(model, "make_train_function", None), "step", None)
+    return found
+
+
 def report_of(model: Any) -> JaxReport:
     """Return the report of the plan that was last made for a model.
 
     Raises:
         UsageError: no plan was made for it.
     """
-    step = getattr(getattr(model, "make_train_function", None), "step", None)
+    step = step_of(model)
     if step is None:
         raise UsageError(
             "no plan was made for this model",
             hint="call checkmate.rematerialize(model, budget), and train; or pass example=(x, y)",
         )
-    found: JaxReport = step.report
-    return found
+    return step.report
 
 
 def _named(model: Any, request: JaxRequest) -> Rematerialized:

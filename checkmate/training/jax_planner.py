@@ -35,9 +35,8 @@ from checkmate.solvers.problem import SolveOptions
 
 @dataclass(frozen=True, eq=False)
 class JaxRequest(PlanRequest):
-    """What is wanted of a step of JAX. ``whole``: the budget counts arguments and results, too. ``donated``
-    is None where the step itself says.
-    """
+    """The user's wishes for a JAX step. ``whole``: the budget includes arguments and results. ``donated``:
+    None to keep the donation of a jitted step."""
 
     whole: bool = True
     donated: tuple[int, ...] | None = None
@@ -65,9 +64,8 @@ class JaxPlanner:
         return planned(lambda: self.plan(args), as_before, self.request.on_miss, example=example)
 
     def plan(self, args: Sequence[Any], *, part: bool = False) -> JaxPlan:
-        """Return the plan for such arguments. ``part``: it has to hold inside of other programs too, which
-        are compiled without options.
-        """
+        """Return the plan for such arguments. ``part``: it must also keep the budget inside other programs,
+        which are compiled without its XLA options."""
         key = _layout(args, self.request.static)
         part = part or are_traced(jax.tree.leaves(dynamic_arguments(args, self.request.static)))
         found = self._known.get(key)
@@ -125,7 +123,7 @@ def _kind(leaf: Any) -> Any:
             return jax.core.ShapedArray(leaf.shape, leaf.dtype)
         return jax.typeof(leaf)
     except TypeError:
-        return type(leaf)  # it is no array: tracing says so
+        return type(leaf)  # not an array; tracing will raise an error for it
 
 
 def _budget_bytes(request: JaxRequest, base: StepMemory) -> int:

@@ -1,7 +1,8 @@
-"""Use the plan that an earlier run made of the same step.
+"""Use the plan that an earlier run made for the same step.
 
-All that decides what a step takes is in its name, so a plan is never used for anything else. Its schedule is
-checked, and measured again before it is used. What a shortage decided that may pass is not kept.
+A plan's name is a hash of everything that its peak depends on, so it is never used for another step. Its
+schedule is checked, and measured again before it is used. Plans that a temporary shortage decided are not
+kept.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ _MOST_ROOMS = 20
 
 
 class PlanMemory:
-    """What was measured of the steps of one training, by batch layout, by earlier runs too."""
+    """The measurements of a training's steps by batch layout, including those of earlier runs."""
 
     def __init__(self, request: PlanRequest) -> None:
         self._request = request
-        self._names: dict[Key, str] = {}  # of plans that are kept for later runs
-        self._kept: dict[Key, str] = {}  # the name under which the store has the plan
+        self._names: dict[Key, str] = {}  # the name that a layout's plan may be kept under
+        self._kept: dict[Key, str] = {}  # the name that the store has its plan under
         self._facts: dict[Key, KeptPlan] = {}
-        self._fingerprints: dict[Key, str] = {}  # of the graphs that these are of
+        self._fingerprints: dict[Key, str] = {}  # of the graph that a layout's facts belong to
 
     def name_of(self, step: LiveStep) -> str:
         """Return the name that the plan of ``step`` may be kept under, if any."""
@@ -61,9 +62,10 @@ class PlanMemory:
         return self._names.get(key, "")
 
     def of(self, step: LiveStep) -> KeptPlan | None:
-        """Return what was measured of ``step``, if it has room now."""
+        """Return the measurements of ``step``; None if there are none, or the machine lacks the memory
+        now."""
         key, fingerprint = step.layout.key, step.graph.fingerprint
-        if self._fingerprints.setdefault(key, fingerprint) != fingerprint:  # sizes that depend on the data
+        if self._fingerprints.setdefault(key, fingerprint) != fingerprint:  # sizes changed with the data
             for facts in (self._names, self._kept, self._facts):
                 facts.pop(key, None)
             self._fingerprints[key] = fingerprint
@@ -82,19 +84,19 @@ class PlanMemory:
         return step.layout.key in self._facts
 
     def was_wrong(self, step: LiveStep) -> None:
-        """Forget what was known of ``step``: it held more when it ran. No later run may use it."""
+        """Forget the measurements of ``step``, because it took more when it ran; also for later runs."""
         self._facts.pop(step.layout.key, None)
         self._forget(self.name_of(step))
 
     def note(self, search: PlanSearch) -> None:
-        """Remember what ``search`` measured, and that it is over."""
+        """Remember the measurements of ``search``, and the room for which it was completed."""
         key = search.trials.step.layout.key
         before = self._facts.get(key)
         rooms = () if before is None else before.rooms
         self._facts[key] = facts_of(search.trials, [*rooms, search.room][-_MOST_ROOMS:])
 
     def keep(self, plan: StepPlan, limit: Limit) -> None:
-        """Keep ``plan`` for later runs, if it has a name and something true is known of its step."""
+        """Keep ``plan`` for later runs, if it has a name and its step's measurements were not forgotten."""
         key = plan.layout.key
         if plan.name and key in self._facts:
             self._facts[key] = _with_plan(self._facts[key], plan, limit)
@@ -121,7 +123,7 @@ class PlanMemory:
             self.keep(dataclasses.replace(plan, name=self._kept[key]), limit)
 
     def seen_over(self, plan: StepPlan, peak_bytes: int) -> None:
-        """Remember that ``plan`` was seen at ``peak_bytes``, over the budget: no later run may use it."""
+        """Remember that ``plan`` reached ``peak_bytes``, over the budget, and remove it from the store."""
         key = plan.layout.key
         if key in self._kept:
             self._forget(self._kept.pop(key))
@@ -134,21 +136,20 @@ class PlanMemory:
             _tell_problem(self._request)
 
 
-# The version of keys, and of how plans are made. With a higher number older plans are not found.
+# The version of names and of planning; plans of lower versions are not found.
 _LAYOUT = 9
 _VARIABLES = ("TF_", "XLA_", "CUDA_", "OMP_", "KMP_", "DNNL_", "ONEDNN_", "MKL_")  # of the environment
-_NO_MATTER = ("TF_CPP_", "TF_CONFIG")  # what is logged; names of a cluster's machines
-_OF_STEP = 24  # digits of a name that are the step's alone
-_SETTINGS = "settings of the device"  # its value is too long for a sentence
+_NO_MATTER = ("TF_CPP_", "TF_CONFIG")  # variables without effect: logging, a cluster's machine names
+_OF_STEP = 24  # the digits of a name that do not depend on versions and device
+_SETTINGS = "settings of the device"  # named without their value, which is too long for a sentence
 _SOURCES = frozenset(each.value for each in PeakSource)
 
 
 def name_of(step: LiveStep, request: PlanRequest) -> str:
-    """Return a hash of all that decides what is measured of ``step``, hexadecimal. Its first digits are of
-    the step's ops and of what is wanted alone, so that a plan of the same step made with other versions or on
-    another device can be told of. What others hold of the device, and the limit of a share, are numbers that
-    what is kept is held against.
-    """
+    """Return a hexadecimal hash of everything that the measurements of ``step`` depend on. Its first digits
+    depend only on the ops and the request, so that the user can be told of a plan for the same step made with
+    other versions or on another device. Other allocations and the limit of a share are not part of it; kept
+    plans are compared with them when they are used."""
     graph, budget, options = step.graph, request.budget, request.solver.options
     chosen = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
     start = None if options.start is None else options.start.steps.tolist()
@@ -215,7 +216,7 @@ def _with_plan(facts: KeptPlan, plan: StepPlan, limit: Limit) -> KeptPlan:
         limit_bytes=limit.bytes,
         limit_words=limit.words,
         over_bytes=plan.over_bytes,
-        sentence=plan.sentence.partition(WHENCE)[0],  # each run says for itself where it has the plan from
+        sentence=plan.sentence.partition(WHENCE)[0],  # the origin is added when a plan is used
         measured=plan.measured,
         in_turn=plan.in_turn,
         made_with={} if plan.step is None else made_with(plan.step),

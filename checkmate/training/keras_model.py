@@ -10,20 +10,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from checkmate.backends.tf.live.keras_step import (
-    has_own_step,
-    logs_of,
-    own_step_is_compiled,
-    require_trainable,
-)
+from checkmate.backends.tf import private
+from checkmate.backends.tf.live.keras_step import logs_of, require_trainable
 from checkmate.backends.tf.live.trace import LiveStep, step_of_fit
 from checkmate.backends.tf.models.batch import BatchLayout, flatten, flatten_data, require_examples
+from checkmate.backends.tf.models.own_step import has_own_step
 from checkmate.errors import NotCompiledError
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.training.any_step import own_train_step
 from checkmate.training.compiled_steps import CompiledSteps, is_for_xla
 from checkmate.training.functions import Functions
 from checkmate.training.limit import Phases
+from checkmate.training.memory_figures import MemoryFigures
 from checkmate.training.plan import StepSubject
 from checkmate.training.planner import Planner
 from checkmate.training.watch import reading_of, went_over
@@ -82,7 +80,7 @@ def prepare(model: Any, example: Any) -> None:
 
 def _training(model: Any, request: PlanRequest, phases: Phases) -> Training | CompiledTraining:
     """Choose XLA if the model asks for it or compiles its whole step, else the executor."""
-    compiled = model.jit_compile or own_step_is_compiled(model)
+    compiled = model.jit_compile or (has_own_step(model) and private.is_jit_compiled(model.train_step))
     kind = CompiledTraining if is_for_xla(model, request, compiled=compiled) else Training
     return kind(model, request, phases)
 
@@ -142,6 +140,11 @@ class Training:
 
     def end(self, *, well: bool) -> None:
         self.planner.end(well=well)
+
+    def figures(self) -> MemoryFigures:
+        """Return the figures of the layout with the highest peak."""
+        found = (plan.figures(self.planner.allowed_bytes) for plan in self.planner.plans)
+        return max(found, key=lambda each: each.peak or 0, default=MemoryFigures())
 
     def step(self, data: Any) -> Logs:
         """Train on one batch; return the results of the metrics. Errors are those of ``Planner.plan``."""
@@ -208,6 +211,12 @@ class CompiledTraining:
     def end(self, *, well: bool) -> None:
         if self._executor is not None:
             self._executor.end(well=well)
+
+    def figures(self) -> MemoryFigures:
+        if self._executor is not None:
+            return self._executor.figures()
+        found = (plan.figures for plan in self.compiled.plans.values())
+        return max(found, key=lambda each: each.peak or 0, default=MemoryFigures())
 
     def step(self, data: Any) -> Logs:
         data = keras.tree.map_structure(_as_tensor, data)

@@ -1,7 +1,7 @@
-"""Choose among the schedules that were measured of a step before.
+"""Choose among the schedules of a step that an earlier run measured.
 
-Others may hold more of the device now than then, or less, and a share of the plain step's peak changes with
-that. So what was measured is held against what is held now, and the cheapest that fits is taken.
+Other allocations may hold more or less of the device now than then. So the earlier peaks are shifted by the
+difference, and the cheapest schedule that fits is taken.
 """
 
 from __future__ import annotations
@@ -22,26 +22,25 @@ from checkmate.training.trials import Trials, TriedStep
 from checkmate.units import format_bytes
 
 WHENCE = "; from an earlier run's plan"
-_LESS = 0.15  # of the budget: with so much unused, a cheaper plan may fit
-_LEAST_APART = 2**20  # bytes: amounts held by others that differ by less are alike
-_ALIKE = 0.01  # of the budget: rooms that differ by less are one
-_GAIN = 0.005  # of the step's cost: less is no reason to search
+_LESS = 0.15  # of the budget: if more is unused, a search may find a cheaper plan
+_LEAST_APART = 2**20  # bytes: smaller changes of other allocations do not count
+_ALIKE = 0.01  # of the budget: rooms that differ by less count as equal
+_GAIN = 0.005  # of the step's cost: a search for a smaller gain is not worth it
 _MOST_TRIED = 8
-_RUNS = 2  # of a kept plan that holds too much: a first one may have found chunks that lay otherwise
+_RUNS = 2  # a kept plan that takes too much runs twice: at first, free chunks may lie differently
 _DIGITS = 5  # of the seconds of an op that are kept
 
 
 def shift_of(kept: KeptPlan, trials: Trials) -> int:
-    """Return how much more others hold now than when ``kept`` was measured. 0 where that is no more than
-    batches that a data set prepares or not, and the plan fits all the same.
-    """
+    """Return how much more other allocations hold now than when ``kept`` was measured; 0 if the plan fits
+    anyway and the difference may be just the batches that a data set has prepared."""
     more = trials.others - kept.held_bytes
     fits = kept.over_bytes or kept.peak_bytes + max(0, more) <= kept.limit_bytes
     return 0 if fits and abs(more) <= _apart(trials.step.graph) else more
 
 
 def recall(trials: Trials, kept: KeptPlan) -> None:
-    """Let ``trials`` know what ``kept`` tells of its step, with peaks beside what others hold now."""
+    """Add the measurements in ``kept`` to ``trials``, with peaks shifted by what others hold now."""
     graph, shift = trials.step.graph, shift_of(kept, trials)
     tried = [_tried(each, graph, shift) for each in _with_plan(kept)]
     trials.recall(tried, _learned_graph(kept, graph), kept.rate or None, in_turn=kept.in_turn)
@@ -65,29 +64,27 @@ def _tried(kept: KeptTrial, graph: Graph, shift: int) -> TriedStep:
 
 
 def known_limit(kept: KeptPlan, request: PlanRequest, trials: Trials) -> Limit | None:
-    """Return the budget, where this step is the one to tell it. None: that is not known."""
+    """Return the limit that this step sets, from earlier measurements; None if they do not tell it."""
     if request.budget.share is None:
         return Limit(kept.limit_bytes + shift_of(kept, trials), kept.limit_words)
     return None if trials.plain is None else limit_of(request, trials)
 
 
 def known_plan(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
-    """Return the plan that is best of what was measured before. None, and a search is due: nothing known fits
-    what others leave, or they leave far more than a plan was ever sought for.
-    """
+    """Return the best plan among earlier measurements. None if a search is needed: nothing fits beside the
+    other allocations, or they leave far more room than any search was made for."""
     return _as_it_was(search, kept) or _chosen_anew(search, kept)
 
 
 def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
-    """Return ``plan`` with what its step holds here, or a sentence if that is too much. A plain step is as
-    TensorFlow runs it anyway, and without a meter there is nothing to measure with. What others came to hold
-    since a share was told is not the step's.
-    """
+    """Return ``plan`` with its peak measured in this process, or a sentence if that is too much. A plain
+    step, and any step in a process without a meter, is not measured again. If the budget is a share, growth
+    of other allocations since the limit was set does not count."""
     trials = search.trials
     if plan.schedule is None or not trials.metered:
         return plan
     most, trials.in_turn = search.allowed, plan.in_turn
-    if plan.over_bytes:  # it was the closest
+    if plan.over_bytes:  # it never fitted; it was the closest
         most = max(most, plan.peak_bytes + int(_ALIKE * search.allowed))
     for _ in range(_RUNS):
         tried = trials.run(plan.schedule, "an earlier run's plan", within=most, keep=True)
@@ -95,14 +92,14 @@ def measured_again(search: PlanSearch, plan: StepPlan) -> StepPlan | str:
         if tried.ran and tried.peak_bytes <= most + more:
             break
     else:
-        trials.ready = None  # its constants would count while others are measured
+        trials.ready = None  # its constants would count in the next measurements
         held = f"its step held {format_bytes(tried.peak_bytes)}" if tried.ran else "its step could not be run"
         why = f"{held} in this process, and {format_bytes(plan.peak_bytes)} were expected"
         return not_used(search, why)
     search.leave_room(more)
     now = search.plan_of(tried)
     sentence = f"{plan.sentence}\nits step held {format_bytes(now.peak_bytes)} now"
-    return dataclasses.replace(now, sentence=sentence, ready=trials.ready)
+    return dataclasses.replace(now, sentence=sentence, ready=trials.ready, overhead=plan.overhead)
 
 
 def why_searched(search: PlanSearch, kept: KeptPlan) -> str:
@@ -126,20 +123,12 @@ def planned(kept: KeptPlan, graph: Graph) -> Schedule:
 
 
 def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
-    """Return what is known of the step of ``trials``, without a plan. ``rooms``: bytes for the step alone
-    that a plan was sought for.
-    """
+    """Return the measurements of ``trials`` for later runs, without a plan. ``rooms``: the bytes for the step
+    alone for which a search was completed."""
     known = trials.learned is not None and trials.graph.cost_unit is CostUnit.SECONDS
     return KeptPlan(
         steps=None,
-        peak_bytes=0,
-        held_bytes=0,
-        limit_bytes=0,
-        limit_words="",
-        over_bytes=0,
         rate=trials.rate if trials.known else 0.0,
-        sentence="",
-        date="",
         tried=tuple(_kept_trial(each) for each in _worth_keeping(trials)),
         seconds=tuple(float(f"{op.cost:.{_DIGITS}g}") for op in trials.graph.ops) if known else (),
         scratch=tuple(op.workspace_bytes for op in trials.graph.ops) if known else (),
@@ -150,9 +139,8 @@ def facts_of(trials: Trials, rooms: Sequence[int]) -> KeptPlan:
 
 
 def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
-    """Return ``kept`` with the peak at which ``plan`` was seen in training. What earlier searches found for
-    some room is then no longer known to keep it.
-    """
+    """Return ``kept`` with the higher peak that ``plan`` reached in training. ``rooms`` is emptied, because
+    the plans found for these rooms may exceed them."""
     own = peak_bytes - plan.held_bytes
     tried = tuple(
         dataclasses.replace(each, peak_bytes=max(each.peak_bytes, own + each.held_bytes))
@@ -164,7 +152,7 @@ def seen_over(kept: KeptPlan, plan: StepPlan, peak_bytes: int) -> KeptPlan:
 
 
 def _as_it_was(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
-    """Return the kept plan if the budget, and what other allocations hold, are as they were then."""
+    """Return the kept plan if budget and other allocations are the same as then."""
     trials = search.trials
     kept_well = kept.over_bytes or kept.peak_bytes <= kept.limit_bytes
     alike = not shift_of(kept, trials) and search.allowed == kept.limit_bytes
@@ -183,7 +171,7 @@ def _chosen_anew(search: PlanSearch, kept: KeptPlan) -> StepPlan | None:
     trials = search.trials
     found = None
     if trials.plain is not None:
-        found = search.plain()  # nothing is run: it is known
+        found = search.plain()  # runs nothing, because the plain step's peak is known
     if found is None:
         for search.cautious in (True, False):
             if search.best_fitting() is not None:
@@ -243,7 +231,7 @@ def _learned_graph(kept: KeptPlan, graph: Graph) -> Graph | None:
 
 
 def _worth_keeping(trials: Trials) -> list[TriedStep]:
-    """Return the plain step, and the schedules that no other betters in both bytes and cost."""
+    """Return the plain step, and the schedules on the frontier of bytes and cost."""
     ran = [each for each in trials.all if each.ran]
     plain = [each for each in ran if each.schedule is None]
     best: list[TriedStep] = []

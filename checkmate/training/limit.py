@@ -1,4 +1,5 @@
-"""Say in bytes what the user's budget is for a step."""
+"""The user's budget for a step, in bytes. *Others* are all allocations on the device that are not the
+step's."""
 
 from __future__ import annotations
 
@@ -13,16 +14,15 @@ from checkmate.training.plan import HEADROOM, foreseen
 from checkmate.training.trials import Trials, TriedStep
 from checkmate.units import format_bytes
 
-NOTABLE = 0.01  # of the budget: what others hold beside the step, if it is worth a word
-_ALIKE = 1.02  # peaks of a plain step that differ by less are one, in words
+NOTABLE = 0.01  # of the budget: other allocations are mentioned if they take more
+_ALIKE = 1.02  # the highest of several plain peaks is mentioned if it is this many times the lowest
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What the allocator may show, in bytes. ``words`` say what ``own`` is, where the user gave no bytes;
-    ``further``: what else is to say of it. ``others``: what of it was added to a share for what others held
-    when it was told.
-    """
+    """What the allocator may show, in bytes. ``words``: what ``own`` is, if the budget was not given in
+    bytes; ``further``: more sentences on it. ``others``: the part of ``bytes`` that was added to a share,
+    because other allocations held it when the limit was set."""
 
     bytes: int
     words: str = ""
@@ -31,7 +31,7 @@ class Limit:
 
     @property
     def own(self) -> int:
-        """What is given to the step itself, or to all if in bytes."""
+        """The bytes for the step itself; for a budget in bytes, for the step and all others together."""
         return self.bytes - self.others
 
     def beside(self, more: int) -> Limit:
@@ -40,11 +40,10 @@ class Limit:
 
 @dataclass
 class Phases:
-    """What the phases of a training have in common; one begins where a model is compiled again. ``largest``:
-    the limit that gave a phase's step the most. ``beside``: by batch layout, bytes that others were seen to
-    hold where that was more than foreseen: in ``fit`` the same arrays are copied to the device in one call
-    and not in another.
-    """
+    """What the phases of a training share; a new phase begins when the model is compiled again. ``largest``:
+    the limit of the phase with the largest ``own``. ``beside``: batch layout → bytes that others held in
+    training, if more than foreseen (``fit`` copies the same arrays to the device in one call, but not in
+    another)."""
 
     largest: Limit | None = None
     beside: dict[Key, int] = field(default_factory=dict)
@@ -54,9 +53,8 @@ class Phases:
             self.largest = limit
 
     def widened(self, limit: Limit, plain: TriedStep | None) -> Limit:
-        """Return ``limit``, or an earlier phase's where the plain step fits: the device must have that memory
-        anyway.
-        """
+        """Return ``limit``, or an earlier phase's larger one if the plain step fits only that: the earlier
+        phase needs that memory anyway."""
         most = self.largest
         if most is None or plain is None or not plain.measured:
             return limit
@@ -66,9 +64,9 @@ class Phases:
 
 
 class RisingLimit:
-    """The limit of a training whose budget may be a share: of the largest step, by what this one requests. It
-    does not rise because others hold more. ``now``: None until a first step tells.
-    """
+    """The limit of a training. A share is of the largest step so far (by the bytes that keeping everything
+    requests), so the limit may rise, but not because others hold more. ``now``: None until a step has set
+    it."""
 
     def __init__(self, request: PlanRequest, phases: Phases) -> None:
         given = request.budget.bytes_
@@ -79,14 +77,12 @@ class RisingLimit:
         return not self._in_bytes and _everything(step) > self._told_by
 
     def would_be(self, limit: Limit, plain: TriedStep | None) -> Limit:
-        """Return the limit as it would be after a step has set its own."""
+        """Return what the limit would become if a step set it to ``limit``."""
         widened = self._phases.widened(limit, plain)
         return widened if self.now is None or widened.own > self.now.own else self.now
 
     def told(self, step: LiveStep, limit: Limit, plain: TriedStep | None = None) -> bool:
-        """Take what ``step`` told; return whether the limit rose. ``plain``: the step as measured without a
-        schedule.
-        """
+        """Let ``step`` set the limit; return whether it rose. ``plain``: the plain step's measurement."""
         self._told_by = max(self._told_by, _everything(step))
         before, self.now = self.now, self.would_be(limit, plain)
         rose = self.now is not before
@@ -100,11 +96,12 @@ def _everything(step: LiveStep) -> int:
 
 
 def limit_of(request: PlanRequest, trials: Trials) -> Limit:
-    """Return what the allocator may show for the step of ``trials``. A share is of what the plain step takes
-    by itself, so that step is measured; of what it takes as the user wrote it, where its own recomputation
-    was taken out and that is less. TensorFlow orders the ops of a plain step anew in each run, and its
-    peak varies: a share is of the lowest. What others hold is added: a share asks the same of the step beside
-    another model. ``min`` is the least that was kept on the meter.
+    """Return what the allocator may show for the step of ``trials``.
+
+    A share is of the plain step's own measured bytes; or of those of the step with the user's own
+    recomputation, if that is less. The plain peak varies, because TensorFlow orders its ops anew in each run:
+    a share is of the lowest. What others hold is added, so that a share means the same beside another model.
+    ``min`` is the lowest peak measured for schedules of least memory.
     """
     budget = request.budget
     if budget.bytes_ is not None:
@@ -138,7 +135,8 @@ def limit_of(request: PlanRequest, trials: Trials) -> Limit:
 
 
 def _own(tried: TriedStep, share: float) -> int:
-    """Return the bytes that a share is of. For 100 % and more, these are all that plain training takes."""
+    """Return the bytes that a share refers to: the lowest peak, but from 100 % on the highest one, so that
+    plain training fits."""
     return tried.own_bytes if share >= 1 else tried.least_own_bytes
 
 
@@ -152,7 +150,7 @@ def _least(request: PlanRequest, trials: Trials) -> Limit:
         if all(each.on(trials.step.graph).steps.tolist() != steps for each in found):
             found.append(trials.run(schedule, what))
     ran = [each for each in found if each.ran]
-    if not ran:  # nothing less is known: the search says so
+    if not ran:  # no limit is known; with this one the search fails and says why
         return Limit(1 + trials.held, "the least memory")
     least = min(ran, key=lambda each: each.peak_bytes)
     how = "kept on the meter" if least.measured else "predicted"

@@ -1,7 +1,7 @@
-"""Carry what was learned of one layout's step over to another's.
+"""Carry measured costs and workspaces from one layout's step over to another's.
 
-Batches of another size or length run the same ops on more bytes or fewer, so what the ops took for one layout
-tells what they will take for the next.
+Batches of another size or length run the same ops on more or fewer bytes, so the measurements for one layout
+predict those for the next.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from checkmate.ir import CostOrigin, CostUnit, Graph, Op
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A step's graph before (operation counts) and after it was measured (seconds and scratch)."""
+    """A step's graph as ``traced`` (operation counts), and with measured seconds and scratch (``known``)."""
 
     traced: Graph
     known: Graph
 
 
 def carried_over(learned: Learned, graph: Graph) -> Graph | None:
-    """Return ``graph`` with seconds scaled by operations, scratch by the bytes that an op reads and writes.
-    None: the other step has other ops.
-    """
+    """Return ``graph`` with the measured seconds scaled by operation counts, and scratch by the bytes that an
+    op reads and writes. None if the graphs have different ops."""
     traced, known = learned.traced, learned.known
     if [_structure(op) for op in traced.ops] != [_structure(op) for op in graph.ops]:
         return None

@@ -16,12 +16,15 @@ from checkmate.backends.tf.live.trace import LiveStep
 from checkmate.backends.tf.models.batch import BatchLayout
 from checkmate.backends.tf.trace.sizes import tensor_bytes
 from checkmate.ir import Graph, Schedule
+from checkmate.memory.layers import activation_bytes
+from checkmate.memory.simulate import simulate
+from checkmate.training.memory_figures import MemoryFigures
 
-# Allocated per requested bytes, before anything is measured: 1.02 to 1.17 on the networks tried.
+# Allocated bytes per requested byte, before anything is measured: 1.02 to 1.17 on the networks tried.
 FIRST_RATE = 1.15
-# The same step's peak varies with where the allocator finds room for it. Training is watched.
+# The share of the budget to plan for, because the same step's peak varies with the free chunks it finds.
 HEADROOM = 0.98
-_READ_AHEAD = 4  # batches that a data set prepares beside a step: as many were seen on two cores
+_READ_AHEAD = 4  # batches that a data set prepares beside a step, as observed on two cores
 
 
 class StepSubject(ABC):
@@ -31,29 +34,32 @@ class StepSubject(ABC):
     def trace(
         self, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
     ) -> LiveStep:
-        """Trace the step for a layout. ``tensors``: of such a batch, to learn sizes that nothing else tells.
-        ``for_xla``: XLA is to compile the whole of it."""
+        """Trace the step for a layout. ``tensors``: such a batch, to learn sizes that are known only at run
+        time. ``for_xla``: XLA will compile the whole step."""
 
     @abstractmethod
     def plainly(self, layout: BatchLayout, tensors: Sequence[tf.Tensor]) -> Any:
         """Run the step without a schedule."""
 
     def finish(self, step: LiveStep, layout: BatchLayout, tensors: Sequence[tf.Tensor], found: Any) -> Any:
-        """Return what a call returns, of what the scheduled step gave."""
+        """Return the result of a call, given the scheduled step's results ``found``."""
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class StepPlan:
-    """How the step of one layout runs: by ``schedule``, or where that is None as TensorFlow would run it.
-    ``step``: None where there is nothing to schedule. ``peak_bytes``: as measured on the allocator; 0 where
-    it shows nothing. ``sentence``: its first line is for all, the further ones are for the log.
-    ``over_bytes``: of the peak, over the budget, where nothing better was found. ``held_bytes`` of the peak
-    were not the step's own; ``foreseen_bytes``: what others may come to hold in training. ``small_chunks``
-    stay as long as the plan does. ``name``: the plan's for later runs; empty where there is nothing new to
-    keep. ``measured``: the peak was read off a meter, else predicted. ``constant_bytes``: what the step's
-    function holds between its runs. ``ready``: that function, where the one that was measured trains.
-    ``came_bytes``: what others came to hold after a share was told; the allocator may show so much more.
+    """How the step of one layout runs.
+
+    ``schedule``: None for the plain step. ``step``: None if there is nothing to schedule. ``peak_bytes``: on
+    the allocator's meter; 0 if it shows nothing. ``sentence``: the first line is for the user, further lines
+    are for the log. ``over_bytes``: by how much the peak exceeds the budget, if nothing better was found.
+    ``held_bytes``: the part of the peak that other allocations held; ``foreseen_bytes``: what they may hold
+    in training. ``small_chunks``: chunks set aside, as long as the plan exists. ``name``: to keep the plan
+    under for later runs; empty if there is nothing new to keep. ``measured``: the peak was measured, else
+    predicted. ``constant_bytes``: what the step's function keeps between runs. ``ready``: the measured
+    function, if it also trains. ``came_bytes``: growth of other allocations since the limit of a share was
+    set, which the allocator may show on top. ``overhead``: extra time as a share of the plain step's; None:
+    not measured.
     """
 
     layout: BatchLayout
@@ -70,6 +76,19 @@ class StepPlan:
     constant_bytes: int = 0
     ready: ReadyStep | None = None
     came_bytes: int = 0
+    overhead: float | None = None
+
+    def figures(self, budget: int | None) -> MemoryFigures:
+        """Return the figures for logs. An excess over the budget observed in training is included."""
+        seen = 0 if budget is None or not self.over_bytes else budget + self.over_bytes
+        peak = max(self.peak_bytes, seen) or None
+        if self.step is None:
+            return MemoryFigures(peak, budget)
+        graph, schedule = self.step.graph, self.schedule or self.step.everything
+        overhead = self.overhead
+        if overhead is None:
+            overhead = schedule.recomputations and float(simulate(graph, schedule).cost / graph.base_cost - 1)
+        return MemoryFigures(peak, budget, activation_bytes(graph, schedule), overhead)
 
     @property
     def keeps_all(self) -> bool:
@@ -77,7 +96,7 @@ class StepPlan:
 
     @property
     def in_turn(self) -> bool:
-        """Whether its ops run one after another."""
+        """Whether its ops are made to run one after another."""
         return self.step is not None and self.step.folded.in_turn
 
     @property
@@ -91,17 +110,17 @@ def read_ahead(graph: Graph) -> int:
 
 
 def foreseen(step: LiveStep, held: int) -> int:
-    """Return what others (models, data sets) will hold beside a step, if they hold ``held`` now. It is at
-    least what a data set will prepare, and what chunks are larger than the variables in them.
-    """
+    """Estimate the memory that other allocations (models, data sets) will hold during training, if they hold
+    ``held`` now: at least a data set's prepared batches, plus what variables' chunks have beyond their
+    size."""
     return max(held, read_ahead(step.graph)) + _loose_bytes(step)
 
 
 def _loose_bytes(step: LiveStep) -> int:
-    """Return the most bytes by which a variable's chunk may exceed the variable. An assigned variable takes
-    over the buffer of its new value, unless that is its own. The allocator splits only chunks of twice the
-    bytes that are requested, so the chunk may be nearly that large, until the next assignment. In 170 steps
-    of a model whose largest averaged weights take 2 MiB, up to 2.0 MiB were held so."""
+    """Return the most bytes by which a variable's chunk may exceed the variable. Unless it is updated in
+    place, a variable takes over the buffer of its new value. That chunk may have nearly twice the requested
+    bytes, because the allocator splits only larger ones. In 170 steps of a model whose largest averaged
+    weights take 2 MiB, up to 2.0 MiB were lost like this."""
     structure = step.folded.structure
     in_place = {update.assign for update in structure.in_variables}
     assigns = (

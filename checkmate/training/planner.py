@@ -37,21 +37,20 @@ from checkmate.training.wording import tell_plan
 from checkmate.units import format_bytes, format_bytes_apart
 
 _CORRECTIONS = 3
-_FURTHER = 1.05  # times the peak that was said of a plan over the budget: a higher one is said too
+_FURTHER = 1.05  # a plan known to be over the budget is reported again if its peak rises by this factor
 
 
 @dataclass
 class _LayoutState:
-    """What was decided for a batch layout, and what was seen of it.
+    """The plan of a batch layout, and what was observed in training.
 
-    ``exceeding``: a plan that was seen over the budget, while another is made. ``plain_bytes``: the plain
-    step's measured peak. ``plain_ran``: that step ran in this process. ``aim_bytes``: a target below the
-    budget, set after a plan was seen over it. ``seen_bytes``: the highest peak seen over the budget.
-    ``cold``: no step of this layout has run in this process. ``crowded``: how often it was planned again
-    because other allocations grew. ``stays``: the user was told that the plan stays although other
-    allocations grew. ``few``: elements of the largest batch whose tensors were all small; other batches may
-    take more.
-    """
+    ``exceeding``: the earlier plan, which exceeded the budget, while a new one is made. ``plain_bytes``: the
+    plain step's measured peak. ``plain_ran``: whether it ran in this process. ``aim_bytes``: a limit below
+    the budget for the next plan, after one exceeded it. ``seen_bytes``: the highest peak observed over the
+    budget. ``cold``: a plan of an earlier run is used that has not run in training yet. ``crowded``: how
+    often the layout was planned again because other allocations grew. ``stays``: the user was told that the
+    plan stays although they grew. ``few``: if all tensors were small, the elements of that batch; a batch of
+    twice as many is planned again."""
 
     plan: StepPlan | None = None
     exceeding: StepPlan | None = None
@@ -71,10 +70,9 @@ class _LayoutState:
 
 
 class Planner:
-    """The plans of one model for one budget, by batch layout. What one layout teaches is used for the next.
-    Where training need not wait, it begins with the first schedule that fits, and one layout at a time gets a
-    better plan meanwhile. ``phases``: of the training that this is a part of.
-    """
+    """The plans of one model for one budget, by batch layout. Costs and rates measured for one layout are
+    used for the next. With ``wait=False`` training begins with the first schedule that fits, while a better
+    plan is sought for one layout at a time. ``phases``: shared with earlier phases of the same training."""
 
     def __init__(self, subject: StepSubject, request: PlanRequest, phases: Phases | None = None) -> None:
         self._subject, self.request = subject, request
@@ -85,11 +83,11 @@ class Planner:
         self._rate: float | None = None
         self._last: Schedule | None = None
         self._learned: Learned | None = None
-        self._better: Improvement | None = None  # of a plan by which it trains meanwhile
+        self._better: Improvement | None = None  # the search for a better plan beside training
 
     @property
     def allowed_bytes(self) -> int | None:
-        """What the allocator may hold. None until a first step tells what a share is of."""
+        """What the allocator may hold; None until a first step has set the limit of a share."""
         return None if self._limit.now is None else self._limit.now.bytes
 
     @property
@@ -100,10 +98,9 @@ class Planner:
         return self._layouts[layout.key].plan
 
     def plan(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], *, at_once: bool = False) -> StepPlan:
-        """Return the plan for ``layout``; where there is none, make it by measuring steps on ``tensors``.
-        ``at_once``: training waits for it. Unless the request says to wait, it is then the first that fits,
-        and what is found meanwhile is measured in later calls. Where planning fails, the step trains as
-        before.
+        """Return the plan for ``layout``; if there is none, make it by measuring steps on ``tensors``.
+        ``at_once``: training waits for the plan. With ``wait=False`` it is then the first schedule that fits;
+        later calls measure better ones. If planning fails, the step trains as before.
         """
         early = at_once and not self.request.wait
         self._go_on(layout, tensors, early)
@@ -133,7 +130,7 @@ class Planner:
             self.plan(layout, tensors, at_once=True)
 
     def give_up(self, layouts: Sequence[BatchLayout], error: CheckmateError) -> None:
-        """Train ``layouts`` as before: their schedules cannot be emitted."""
+        """Train ``layouts`` without schedules, because TensorFlow rejected them (``error``)."""
         for layout in distinct(layouts):
             state = self._layouts[layout.key]
             if state.present.schedule is not None:
@@ -151,8 +148,8 @@ class Planner:
         return StepPlan(layout, None, None, 0, f"{layout.describe()}: {unplanned(error)}")
 
     def _as_seen(self, plan: StepPlan) -> StepPlan:
-        """Return ``plan`` with its excess over the budget as it was seen, so that it is no longer watched."""
-        assert self.allowed_bytes is not None  # it is what was exceeded
+        """Return ``plan`` with the observed excess over the budget, which is then not reported again."""
+        assert self.allowed_bytes is not None  # the plan exceeded it
         over = self._layouts[plan.layout.key].seen_bytes - self.allowed_bytes
         return dataclasses.replace(plan, over_bytes=max(plan.over_bytes, over))
 
@@ -162,7 +159,8 @@ class Planner:
         return plan
 
     def _go_on(self, layout: BatchLayout, tensors: Sequence[tf.Tensor], at_once: bool) -> None:
-        """Measure what was solved meanwhile. If another layout must be planned, finish the search first."""
+        """Go on with the search for a better plan: measure what was solved since the last batch. If another
+        layout has to be planned, finish the search first."""
         better = self._better
         if better is None:
             return
@@ -179,7 +177,7 @@ class Planner:
         self, better: Improvement, measure: Callable[[Report], None], *, ended: bool = False
     ) -> None:
         """Let ``better`` measure; use its best plan if the search is over or training has ``ended``."""
-        self._better = None  # also where it is interrupted
+        self._better = None  # set again below; an interrupt ends the search
 
         def improve() -> None:
             mark = Mark(meter_of(better.search.trials.graph))
@@ -208,16 +206,15 @@ class Planner:
         name = "" if search.trials.short else self._memory.name(key)
         plan = dataclasses.replace(plan, name=name, small_chunks=before.small_chunks)
         self._memory.note(search)
-        if (plan.steps, plan.in_turn) == (before.steps, before.in_turn):  # what runs it need not be made anew
+        if (plan.steps, plan.in_turn) == (before.steps, before.in_turn):  # keep the compiled function
             plan = dataclasses.replace(plan, step=before.step, schedule=before.schedule, ready=before.ready)
         self._layouts[key].plan = self._kept(plan)
         self._last = plan.schedule or self._last
         tell_plan(self.request, plan.layout, plan.sentence)
 
     def end(self, *, well: bool) -> None:
-        """Stop the solve that goes on beside training, which ended. Where it ended ``well``, what the solver
-        has found by now is measured. The search goes on where training does.
-        """
+        """Stop the solve beside training, because training ended. If it ended ``well``, measure what the
+        solver has found; the search goes on if training does."""
         better = self._better
         if better is None:
             return
@@ -227,17 +224,18 @@ class Planner:
         self._improve(better, better.rest, ended=True)
 
     def exceeded(self, layout: BatchLayout, peak_bytes: int) -> None:
-        """Note that the plan of ``layout`` was seen at ``peak_bytes``, over the budget. The first time, if
-        that is little, it is forgotten, and the next aims lower. Else its ops run one after another from
-        then on; where they do already, the next aims lower. A plan stays where nothing better was found
-        before, and after a few such corrections, because each costs a search.
+        """Correct the plan of ``layout``, which reached ``peak_bytes``, over the budget.
+
+        A first small excess is corrected by a new plan with a lower limit. Otherwise the ops run one after
+        another from now on; if they do already, a new plan gets a lower limit. After a few such corrections,
+        each of which costs a search, or if none was found before, the plan stays.
         """
         assert self.allowed_bytes is not None
         state = self._layouts[layout.key]
         self._seek_no_better(layout.key)
         limit = self.allowed_bytes if state.aim_bytes is None else state.aim_bytes
         spent = limit < self.allowed_bytes * 0.9**_CORRECTIONS or state.present.over_bytes > 0
-        # A little less memory costs less time, step by step, than ops that run one after another.
+        # A slightly smaller schedule costs less time per step than running ops one after another.
         little = peak_bytes <= APART * self.allowed_bytes and state.aim_bytes is None
         turns = None if little and not spent else _in_turn(state.present)
         what = "the plan is kept" if spent else "looking for a schedule that takes less"
@@ -260,10 +258,12 @@ class Planner:
             self._set_aside(layout.key)
 
     def crowded(self, layout: BatchLayout, peak_bytes: int, others_bytes: int, more_bytes: int) -> bool:
-        """Plan again for what others leave, who took the allocator over the budget; return whether it is.
-        They hold ``others_bytes``, ``more_bytes`` beyond what was foreseen. The plan stays, and that is said
-        once, where the budget is a share of what the step itself takes, where no schedule fits beside them,
-        and after a few corrections.
+        """Release the plan of ``layout``, to plan again, because other allocations took the allocator over
+        the budget; return whether that was done. They hold ``others_bytes``, ``more_bytes`` more than
+        foreseen.
+
+        The plan stays, and the user is told once, if the budget is a share (which is of the step alone), if
+        no schedule fits beside the others, or after a few corrections.
         """
         key, state = layout.key, self._layouts[layout.key]
         plan = state.present
@@ -289,8 +289,8 @@ class Planner:
         return True
 
     def _set_aside(self, key: Key) -> None:
-        """Release the present plan's function before planning again: its constants would count as held by
-        others."""
+        """Release the present plan's function before planning again, or its constants would count as other
+        allocations."""
         state = self._layouts[key]
         state.exceeding, state.plan = dataclasses.replace(state.present, ready=None), None
 
@@ -300,9 +300,8 @@ class Planner:
             self._better = None
 
     def watched_bytes(self, layout: BatchLayout) -> int | None:
-        """What the allocator's mark is held against: the budget, or somewhat more than what is known of a
-        plan over it, where nothing better was found. None where the plain step was given all.
-        """
+        """The bytes above which the allocator's peak is reported: the budget, or somewhat more than the known
+        peak of a plan that exceeds it. None for a plain step with a budget of 100 % or more."""
         plan, share = self.planned(layout), self.request.budget.share
         if plan is None:
             return self.allowed_bytes
@@ -313,7 +312,8 @@ class Planner:
         return max(over, self.allowed_bytes + plan.came_bytes)
 
     def warmed_up(self, layout: BatchLayout) -> bool:
-        """Note that the plan of ``layout`` ran; return whether that warmed it up (a kept plan on a GPU)."""
+        """Note that the plan of ``layout`` ran. Return whether that run only warmed it up: the first run of a
+        plan from an earlier run, on a GPU."""
         state = self._layouts[layout.key]
         plan, cold, state.cold = state.plan, state.cold, False
         if not cold or plan is None or plan.step is None:
@@ -330,12 +330,13 @@ class Planner:
         if plan.peak_bytes - plan.held_bytes >= earlier.peak_bytes - earlier.held_bytes:
             why = f"{layout.describe()}: nothing that takes less was found; the earlier plan is kept"
             return self._kept_over_budget(earlier, why)
-        assert self.allowed_bytes is not None  # it is what was exceeded
-        over = max(0, plan.peak_bytes - self.allowed_bytes)  # the search aimed at less than the budget
+        assert self.allowed_bytes is not None  # the earlier plan exceeded it
+        over = max(0, plan.peak_bytes - self.allowed_bytes)  # the search's limit was below the budget
         return dataclasses.replace(plan, over_bytes=over)
 
     def _kept_over_budget(self, plan: StepPlan, sentence: str) -> StepPlan:
-        """Return ``plan``, marked as over the budget, so that later runs use it without a search."""
+        """Return ``plan``, marked as exceeding the budget and kept for later runs, which need no search
+        then."""
         plan = self._as_seen(plan)
         return dataclasses.replace(plan, sentence=sentence, name=self._memory.name(plan.layout.key))
 
@@ -355,7 +356,7 @@ class Planner:
             return StepPlan(layout, None, None, 0, sentence)
         for note in step.folded.traced.notes if all(plan.step is None for plan in self.plans) else ():
             self.request.tell(note)
-        gc.collect()  # what nobody uses any longer would count as held by others
+        gc.collect()  # garbage on the device would count as other allocations
         small_chunks = SmallChunks(step.folded.structure)
         trials, kept, plan = self._trials(step, tensors, report), self._memory.of(step), None
         if kept is not None:
@@ -377,9 +378,9 @@ class Planner:
     def _measured_again(
         self, search: PlanSearch, plan: StepPlan, small_chunks: SmallChunks
     ) -> StepPlan | None:
-        """Measure a kept plan in this process; return None if it holds too much. The allocator is prepared as
-        it was when the plan was made: in a smaller region, buffers would get other addresses, and some would
-        get larger chunks than they need."""
+        """Measure a kept plan in this process; return None if it takes too much. The allocator is prepared as
+        when the plan was made, because in another region buffers get other addresses, and the peak
+        differs."""
         if plan.schedule is None:
             return plan
         step = search.trials.step
@@ -394,7 +395,7 @@ class Planner:
         if isinstance(found, StepPlan):
             return found
         self._memory.was_wrong(step)
-        if self._layouts[step.layout.key].exceeding is None:  # else it was said why it is planned again
+        if self._layouts[step.layout.key].exceeding is None:  # else the user knows why it is planned again
             self.request.tell(found)
         return None
 
@@ -418,21 +419,21 @@ class Planner:
         if tells:
             self._on_limit(self._limit.told(trials.step, limit, trials.plain))
         self._learn(trials)
-        if state.exceeding is not None:  # what is kept is to say what was seen in training
+        if state.exceeding is not None:  # store the plan again, with what training showed
             return dataclasses.replace(plan, name=self._memory.name_of(trials.step))
         self._memory.uses_kept(trials.step)
         state.cold = True
         return plan
 
     def _searched(self, trials: Trials, small_chunks: SmallChunks, at_once: bool) -> tuple[StepPlan, bool]:
-        """Solve and measure. Also return whether later runs may use the plan: not if a passing shortage
-        decided it."""
+        """Solve and measure. Also return whether later runs may use the plan: not if its search goes on, or
+        was decided by a temporary shortage of memory."""
         step = trials.step
         mark = Mark(meter_of(step.graph))
         try:
             fetch_region(step.graph, step.everything, most=self.request.budget.bytes_)
             if self.request.budget.share is not None:
-                self._set_limit(trials)  # before chunks are set aside for schedules
+                self._set_limit(trials)  # measures the plain step, so before chunks are set aside
             small_chunks.make()
             settle(step.folded.traced.variables)
             self._set_limit(trials)
@@ -441,7 +442,7 @@ class Planner:
             search = PlanSearch(trials, self._limit.now, self.request, aim)
             plan = search.plain() or search.again(self._last) or search.first()
             if plan is None:
-                # A step on several replicas is tried on one, so the others would wait for it.
+                # No search beside training on several replicas: it runs on one, and the others would wait.
                 plan = self._best(search, trials.tensors, at_once=at_once and not step.distributed)
         finally:
             if self.allowed_bytes is not None:
@@ -451,13 +452,13 @@ class Planner:
         return plan, self._better is None and not trials.short
 
     def _set_limit(self, trials: Trials) -> None:
-        """Set the limit by this step, where the budget is a share and no larger step has set it."""
+        """Let this step set the limit, if the budget is a share and no larger step has set it."""
         if self._limit.tells(trials.step):
             limit = limit_of(self.request, trials)
             self._on_limit(self._limit.told(trials.step, limit, trials.plain))
 
     def _on_limit(self, rose: bool) -> None:
-        """If the limit ``rose``, let layouts train plainly that fit now."""
+        """If the limit ``rose``, layouts whose plain step fits now train plainly."""
         for key, state in self._layouts.items() if rose else ():
             plan, peak = state.plan, state.plain_bytes
             if plan is None or plan.schedule is None or peak is None or peak > (self.allowed_bytes or 0):
@@ -480,7 +481,8 @@ class Planner:
             self.request.tell(sentence)
 
     def _best(self, search: PlanSearch, tensors: Sequence[tf.Tensor], *, at_once: bool) -> StepPlan:
-        """Return the best plan; with ``at_once`` the first that fits, and the search goes on from there."""
+        """Return the best plan; with ``at_once`` the first that fits, and the search goes on beside
+        training."""
         better = Improvement(search)
         better.go_on_until(lambda: at_once and search.fitted)
         if better.over:
@@ -499,11 +501,11 @@ class Planner:
 
 
 def _in_turn(plan: StepPlan) -> StepPlan | None:
-    """Return ``plan`` with its ops one after another; None: they run so already."""
+    """Return ``plan`` with its ops one after another; None if they run so already."""
     step, schedule = plan.step, plan.schedule
     if step is None or schedule is None or not step.runs_side_by_side(schedule):
         return None
-    again = Schedule.of(step.graph, schedule.steps)  # a new one, so that its function is made anew
+    again = Schedule.of(step.graph, schedule.steps)  # a new object, so that a new function is compiled
     return dataclasses.replace(plan, step=step.in_turn, schedule=again, ready=None)
 
 

@@ -21,27 +21,28 @@ from checkmate.request import OnMiss
 from checkmate.training.limit import Limit
 from checkmate.training.plan import FIRST_RATE, HEADROOM, StepPlan, foreseen
 from checkmate.training.trials import Trials, TriedStep
-from checkmate.training.wording import impossible, nothing_to_save, sentence_of, what_runs
+from checkmate.training.wording import impossible, measured_overhead, nothing_to_save, sentence_of, what_runs
 from checkmate.units import format_bytes, format_bytes_apart
 
-_ATTEMPTS, _ATTEMPTS_CARRIED = 8, 3  # the second where another layout's costs are known
+_ATTEMPTS, _ATTEMPTS_CARRIED = 8, 3  # the second if op costs are known from another layout or run
 _QUICK_S = 3.0
 _MORE_S = 6.0  # for each solve once a schedule fits
-_ALIKE = 0.01  # of the budget: peaks that differ by less are alike, and the cheaper schedule is taken
-_HARDLY = 0.05  # of the plain step's lowest peak: over the budget, who saves less trains plainly
-_SAME = 1e-9  # of the step's cost: sums in another order differ by as much
-_NOTHING = 0.99  # of what keeping everything requests: where every schedule needs as much, none helps
-_OVER = 1.15  # of the budget: what a step is taken to need that the device has no memory for
+_ALIKE = 0.01  # of the budget: if no peak fits, the cheapest schedule within this of the closest is taken
+_HARDLY = 0.05  # of the plain step's peak: if no schedule fits or saves more, the plain step trains
+_SAME = 1e-9  # of the step's cost: rounding, in sums of the same costs in another order
+_NOTHING = 0.99  # of keep-everything: if the bound is above this, no schedule helps
+_OVER = 1.15  # of the budget: the assumed need of a step that the device has no memory for
 
 
 class PlanSearch:
-    """A search for one layout's plan within ``limit``, or within fewer bytes (``aim``) where plans were seen
-    over it. ``plain``, ``again`` and ``first`` may give the plan
-    at once. Else ``corrections`` asks for schedules and measures them, and ``chosen`` is the best of all that
-    was tried. ``cautious`` leaves room for what others come to hold and for the allocator's varying luck; it
-    is given up where nothing fits with it. ``least``: the least memory, where that was asked for; ``proved``:
-    no schedule requests as few bytes as the budget.
-    """
+    """A search for one layout's plan within ``limit``; within ``aim``, fewer bytes, if earlier plans exceeded
+    it.
+
+    ``plain``, ``again`` and ``first`` may give the plan at once. Otherwise ``corrections`` asks for schedules
+    and measures them, and ``chosen`` is the best of all that was tried. ``cautious``: leave room for other
+    allocations to come and for the allocator's varying peak; given up if nothing fits then. ``least``: the
+    least memory, once it was asked for. ``proved``: it is proved that every schedule requests more than the
+    budget."""
 
     def __init__(self, trials: Trials, limit: Limit, request: PlanRequest, aim: int | None = None) -> None:
         self.trials, self.limit, self.request = trials, limit, request
@@ -49,8 +50,8 @@ class PlanSearch:
         self.cautious = True
         self.least: Minimum | None = None
         self.proved = False
-        self._begun: TriedStep | None = None  # the first schedule
-        self._came = 0  # what others came to hold after a share was told
+        self._begun: TriedStep | None = None  # the first schedule's measurement
+        self._came = 0  # by how much other allocations grew after the limit of a share was set
 
     @property
     def around(self) -> int:
@@ -58,7 +59,7 @@ class PlanSearch:
 
     @property
     def room(self) -> int:
-        """The bytes that the allocator may hold for the step alone, as it is measured."""
+        """The bytes that the step alone may take, as measured."""
         if self.cautious:
             return int(self.allowed * HEADROOM) - self.around
         return self.allowed - self.trials.held
@@ -67,21 +68,19 @@ class PlanSearch:
         return tried.ran and tried.own_bytes <= self.room
 
     def come_since(self, tried: TriedStep) -> int:
-        """The bytes that others, such as a data set, came to hold since a share was told. Within bytes all
-        counts.
-        """
+        """By how much other allocations, such as a data set's, have grown since the limit of a share was set;
+        0 for a budget in bytes, where they count."""
         return 0 if self.request.budget.share is None else max(0, tried.others_bytes - self.limit.others)
 
     def leave_room(self, more: int) -> None:
-        """Let the limit rise by ``more`` bytes, which others hold."""
+        """Raise the limit by ``more`` bytes, which other allocations hold."""
         self._came += more
         self.limit = self.limit.beside(more)
         self.allowed += more
 
     def plain(self) -> StepPlan | None:
-        """Return the plain plan, if it was measured to fit: training is watched, so it needs no room to
-        spare.
-        """
+        """Return the plain plan if its measured peak fits. It needs no spare room, since training is
+        watched."""
         tried = self.trials.plain
         if tried is None and self.trials.everything <= self._target(self.trials.rate):
             tried = self.trials.run_plain(", which should fit")
@@ -95,7 +94,7 @@ class PlanSearch:
         return f"it fits, and trains {'as before' if before else 'without recomputation'}"
 
     def _nothing_to_save(self, plain: TriedStep) -> StepPlan | None:
-        """Return the plain plan, over the budget, if no schedule can request less."""
+        """Return the plain plan, although over the budget, if no schedule can request notably less."""
         share = self.request.budget.share
         if share is None or not plain.measured or self.request.on_miss is OnMiss.RAISE:
             return None
@@ -123,17 +122,16 @@ class PlanSearch:
         """Run a first schedule, solved for on operation counts; return the plain plan if that fits."""
         schedule = self._first()
         self._begun = self._known(schedule) or self.trials.run(schedule, "a first schedule")
-        if self.trials.everything * self.trials.rate <= self.room:  # as far as is known now
+        if self.trials.everything * self.trials.rate <= self.room:  # by the rate measured just now
             plain = self.trials.run_plain(", which may fit")
             if plain is not None and plain.peak_bytes <= self.allowed:
                 return self.plan_of(plain, self._as_it_is)
         return None
 
     def corrections(self) -> Generator[SolveRequest, SolveResult, None]:
-        """Ask for schedules on what the ops of the first one took, and measure them. It goes on until one
-        takes nearly all of the budget, or the cost can hardly fall, or attempts are used up. The plain step
-        is timed last, if it was not before.
-        """
+        """Ask for schedules by the costs measured with the first one, and measure them, until one uses nearly
+        all of the budget, the cost can hardly fall, or attempts are used up. Last, time the plain step, if it
+        was not timed before."""
         yield from self._corrections()
         self.trials.time_plain()
 
@@ -144,7 +142,8 @@ class PlanSearch:
         trials = self.trials
         target, base = self._target(trials.rate), trials.graph.base_cost
         aim = Aim(self.room, target, rate=trials.rate, base_cost=base)
-        # If no op costs were known for the first one, it is expensive, though it may use the whole budget.
+        # A first schedule by operation counts may be expensive although it uses the budget, so it ends
+        # nothing.
         if trials.carried or not self.fits(first):
             aim.took(self._shot(first, first.requested_bytes(trials.graph)))
         for attempt in range(1, self._attempts + 1):
@@ -159,7 +158,8 @@ class PlanSearch:
             aim.took(self._shot(tried, aim.target))
 
     def chosen(self) -> StepPlan:
-        """Return the best plan of all that was tried, the least request included where nothing fits."""
+        """Return the best plan of all that was tried; if nothing fits, also try the schedule of least
+        memory."""
         if not self._keeps:
             schedule = self._find_least().schedule
             if self._known(schedule) is None:
@@ -171,10 +171,8 @@ class PlanSearch:
         return self.plan_of(self.trials.time_again(self._best))
 
     def best_known(self) -> StepPlan:
-        """Return the cheapest plan that fits of all that was tried, else the one whose peak is closest. What
-        fits without room to spare is better than nothing: training is watched. Errors are those of
-        ``chosen``.
-        """
+        """Return the cheapest tried plan that fits, else the one whose peak is closest, which may still fit
+        without spare room. Errors are those of ``chosen``."""
         return self.plan_of(self._best)
 
     @property
@@ -198,7 +196,7 @@ class PlanSearch:
 
     @property
     def _keeps(self) -> bool:
-        """Whether something that was tried keeps the budget."""
+        """Whether the measured peak of anything tried is within the budget."""
         return any(each.ran and each.peak_bytes <= self.allowed for each in self.trials.all)
 
     @property
@@ -211,7 +209,7 @@ class PlanSearch:
         return self.best_fitting() is not None
 
     def so_far(self) -> StepPlan:
-        """Return the cheapest plan that fits by now, with a sentence that the search goes on."""
+        """Return the cheapest plan that fits so far; its sentence says that the search goes on."""
         fitting = self.best_fitting()
         assert fitting is not None
         plan = self.plan_of(fitting)
@@ -222,7 +220,7 @@ class PlanSearch:
 
     def best_fitting(self) -> TriedStep | None:
         fitting = [each for each in self.trials.all if self.fits(each)]
-        # A schedule that recomputes nothing costs as much in the graph's costs, and yet takes longer.
+        # The plain step first: a schedule without recomputation costs as much by the graph, but takes longer.
         plainly = (each for each in fitting if each.schedule is None)
         return next(plainly, None) or min(fitting, key=self.trials.cost, default=None)
 
@@ -236,7 +234,8 @@ class PlanSearch:
         return Reading(target, requested, own, self.trials.cost(tried))
 
     def _known(self, schedule: Schedule) -> TriedStep | None:
-        """Return what was measured of ``schedule``, or of one with the same peak and cost."""
+        """Return the measurement of ``schedule``, or of one with the same peak and cost; None: there is
+        none."""
         graph = self.trials.graph
         new = simulate(graph, schedule)
         for each in self.trials.all:
@@ -262,7 +261,7 @@ class PlanSearch:
         )
 
     def _first(self) -> Schedule:
-        # Rate and caution may demand less memory than is possible; then only the requested bytes count.
+        # With rate and caution the target may be below the minimum; then solve for the budget itself.
         rate = self.trials.rate if self.trials.known_of_schedules else max(FIRST_RATE, self.trials.rate)
         known = "what is known of its ops" if self.trials.carried else "operation counts"
         for tried_rate, self.cautious in ((rate, True), (rate, False), (1.0, False)):
@@ -280,12 +279,12 @@ class PlanSearch:
     def _find_least(self) -> Minimum:
         self.trials.report(Progress("solve", message="solving for the least memory"))
         found = self.request.solver_for(self.trials.report).minimum(self.trials.graph)
-        # What was measured of the ops is no proof.
+        # The first bound stays: a later one is for sizes that were changed by measurements.
         self.least = found if self.least is None else dataclasses.replace(self.least, schedule=found.schedule)
         return self.least
 
     def _target(self, rate: float) -> int:
-        """Return the bytes that a schedule may request for the allocator to keep to the budget."""
+        """Return the bytes that a schedule may request so that the allocator stays within the budget."""
         return int(self.room / rate)
 
     def _run(self, schedule: Schedule, what: str) -> TriedStep:
@@ -302,7 +301,7 @@ class PlanSearch:
         return impossible(self.trials, closest, self.allowed, self.least, proved=self.proved)
 
     def plan_of(self, tried: TriedStep, what: str = "") -> StepPlan:
-        """Return the plan to train by what was ``tried``; ``what`` it is, in words."""
+        """Return the plan that trains by ``tried``; ``what``: a description of it."""
         trials = self.trials
         over = max(0, tried.peak_bytes - self.allowed)
         proof = self.least if self.proved else None
@@ -319,4 +318,5 @@ class PlanSearch:
             measured=tried.measured,
             constant_bytes=tried.found.constant_bytes,
             came_bytes=self._came,
+            overhead=measured_overhead(trials, tried),
         )

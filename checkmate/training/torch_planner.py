@@ -14,29 +14,31 @@ import checkmate
 from checkmate.backends.torch.fresh import Beside, OpReadings
 from checkmate.backends.torch.graph import Region
 from checkmate.backends.torch.step import Measured, RegionStep, with_readings
-from checkmate.errors import InfeasibleError
-from checkmate.ir import Schedule, SolveResult
+from checkmate.errors import InfeasibleError, NoScheduleError
+from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.machine.plan_store import KeptPlan
 from checkmate.machine.processor import processor_name
 from checkmate.memory.check import check
+from checkmate.memory.simulate import simulate
 from checkmate.planning.metered import fit_metered
 from checkmate.planning.plan_request import PlanRequest
 from checkmate.planning.schedule_solver import ScheduleSolver
 from checkmate.planning.solving import least_memory
 from checkmate.progress import Report, never
 from checkmate.request import OnMiss
-from checkmate.solvers.problem import SolveOptions
+from checkmate.solvers.certify import with_schedule
+from checkmate.solvers.problem import Problem, SolveOptions
 from checkmate.units import format_bytes, format_bytes_apart, format_bytes_up, plural
 
-_LEAST_S = 5.0  # of looking for the least memory
-_VERSION = 1  # of keys: with a higher one, older plans are not found
+_LEAST_S = 5.0  # the time limit of a search for the least memory
+_USED = 0.9  # of a budget: an earlier schedule that takes less recomputes too much to be reused
+_VERSION = 1  # of keys; plans of lower versions are not found
 
 
 @dataclass(frozen=True, eq=False)
 class RegionPlan:
-    """``peak_bytes``: measured, what the region is called with included. ``sentence``: what it holds and
-    costs.
-    """
+    """The schedule of a region. ``peak_bytes``: measured, inputs included. ``sentence``: its memory and cost,
+    for the user."""
 
     region: Region
     schedule: Schedule
@@ -45,45 +47,93 @@ class RegionPlan:
     sentence: str
 
 
-def planned_region(region: Region, inputs: Sequence[Any], request: PlanRequest, report: Report) -> RegionPlan:
-    """Return the plan of a region that is called with ``inputs``.
+def planned_region(
+    region: Region,
+    inputs: Sequence[Any],
+    request: PlanRequest,
+    report: Report,
+    known: Sequence[RegionPlan] = (),
+) -> RegionPlan:
+    """Return the plan of a region with ``inputs``. ``known``: earlier plans of the program, whose schedules
+    may be reused for other shapes. A share is of the largest step so far, so ``known`` sets its least value.
 
     Raises:
         NoScheduleError: no schedule that was found keeps the budget, and that is to raise an error.
         InfeasibleError: none can. WorkerDiedError: the region cannot be run in a process of its own.
     """
-    key = _key(region, request)
-    kept = None if request.store is None else _recalled(region, request.store.look_up(key))
-    if kept is not None and (kept.peak_bytes <= kept.budget_bytes or request.on_miss is not OnMiss.RAISE):
-        return kept
+    share = request.budget.share is not None
+    least_allowed = max((plan.budget_bytes for plan in known), default=0) if share else 0
+    key = _key(region, request, least_allowed)
+    if request.store is not None:
+        for each in dict.fromkeys((_key(region, request, 0), key)):
+            kept = _recalled(region, request.store.look_up(each))
+            if kept is None or kept.budget_bytes < least_allowed:
+                continue
+            if kept.peak_bytes <= kept.budget_bytes or request.on_miss is not OnMiss.RAISE:
+                return kept
     step = RegionStep(region, inputs, report, never)
     solver = request.solver_for(report)
-    allowed = (
-        request.budget.resolve(keep_everything_peak=step.plain_bytes, minimum=0) or _least(step).budget_bytes
-    )
-    measured, why = _closest(step, solver, allowed, request.on_miss)
+    wanted = request.budget.resolve(keep_everything_peak=step.plain_bytes, minimum=0)
+    allowed = max(wanted, least_allowed) or _least(step).budget_bytes
+    measured, why = _closest(step, solver, allowed, request.on_miss, _neighbour(step, allowed, known))
     plan = _plan(step, measured, allowed, why if measured.expected_bytes > allowed else "")
     if request.store is not None:
         request.store.keep(key, _to_keep(step, plan))
     return plan
 
 
-def _closest(step: RegionStep, solver: ScheduleSolver, allowed: int, on_miss: OnMiss) -> tuple[Measured, str]:
-    """Return the schedule that was measured closest to what is allowed, and why none keeps it, if so."""
-    why = "; no schedule was found that keeps it, which is no proof"
+def _neighbour(step: RegionStep, allowed: int, known: Sequence[RegionPlan]) -> SolveResult | None:
+    """Return an earlier schedule of the same ops that also fits with these shapes, and uses the budget
+    well."""
+    graph, problem = step.graph, Problem(step.graph, allowed)
+    for plan in reversed(known):
+        if _structure(plan.region.graph) == _structure(graph):
+            schedule = Schedule.of(graph, plan.schedule.steps.tolist())
+            if _USED * allowed <= simulate(graph, schedule).peak_bytes <= allowed:
+                return with_schedule(problem, "neighbour", schedule.steps, lower_bound=None, seconds=0.0)
+    return None
+
+
+def _structure(graph: Graph) -> list[tuple[object, ...]]:
+    return [(op.type, op.recomputable, op.inputs, op.outputs) for op in graph.ops]
+
+
+def _closest(
+    step: RegionStep, solver: ScheduleSolver, allowed: int, on_miss: OnMiss, first: SolveResult | None
+) -> tuple[Measured, str]:
+    """Return the measured schedule that fits, else the closest one; and the end of a sentence on why none
+    fits. ``first`` is tried before any other."""
+    if step.plain_peak is not None and step.plain_bytes <= allowed:
+        return _keeping_everything(step), ""
+    why = no_proof = "; no schedule was found that keeps it, which is no proof"
     try:
-        found = fit_metered(step, solver, allowed)
+        found = fit_metered(step, solver, allowed, first)
+        if found.result.status is SolveStatus.INFEASIBLE and found.result.budget_bytes >= allowed:
+            why = f"; {found.result.message}"
         measured = found.require_fit() if on_miss is OnMiss.RAISE else found.measured
     except InfeasibleError as error:
-        if on_miss is OnMiss.RAISE:
+        if on_miss is OnMiss.RAISE and step.region.compiler == "eager":
             raise
+        if on_miss is OnMiss.RAISE:
+            sentence = "no schedule was found whose ops keep the budget one by one, so none was compiled"
+            raise NoScheduleError(sentence, hint='use on_miss="closest", or a larger budget') from error
         measured, why = None, f"; {error}"
     if measured is None:
         least = _least(step)
         cheapest = solver.solve(step.graph, least.budget_bytes, start=least.schedule)
         measured = step.measure(cheapest, " that takes the least memory")
+    if step.plain_peak is not None and step.plain_bytes <= measured.expected_bytes:
+        measured = _keeping_everything(step)
     assert isinstance(measured, Measured)
-    return measured, why
+    # A proof for ops that run one by one does not hold for ops that a compiler fuses.
+    return measured, why if step.region.compiler == "eager" else no_proof
+
+
+def _keeping_everything(step: RegionStep) -> Measured:
+    plain = Schedule.plain(step.graph)
+    problem = Problem(step.graph, simulate(step.graph, plain).peak_bytes)
+    result = with_schedule(problem, "keep-all", plain.steps, lower_bound=step.graph.base_cost, seconds=0.0)
+    return step.measure(result, " that keeps everything")
 
 
 def _least(step: RegionStep) -> SolveResult:
@@ -91,7 +141,7 @@ def _least(step: RegionStep) -> SolveResult:
 
 
 def _plan(step: RegionStep, measured: Measured, allowed: int, why: str) -> RegionPlan:
-    """``why``: the end of a sentence that says why no schedule keeps the budget; or empty."""
+    """``why``: the end of the sentence, if no schedule keeps the budget; else empty."""
     schedule, graph, beside = measured.result.require_schedule(), step.graph, measured.beside
     peak, budget = format_bytes_apart(measured.expected_bytes, allowed)
     count = plural(schedule.recomputations, "recomputation")
@@ -152,7 +202,7 @@ def _to_keep(step: RegionStep, plan: RegionPlan) -> KeptPlan:
     )
 
 
-def _key(region: Region, request: PlanRequest) -> str:
+def _key(region: Region, request: PlanRequest, least_allowed: int) -> str:
     """A hash of all that decides what a step takes: its nodes, sizes, machine and libraries, and the wish."""
     nodes = [
         (str(node.target), str(node.args), str(node.kwargs), _layout(node.meta.get("val")))
@@ -161,8 +211,10 @@ def _key(region: Region, request: PlanRequest) -> str:
     facts = (
         _VERSION,
         region.graph.fingerprint,
+        region.compiler,
         nodes,
         str(request.budget),
+        least_allowed,
         request.solver.name,
         str(request.solver.options),
         torch.__version__,

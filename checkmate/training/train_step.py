@@ -120,5 +120,6 @@ class TrainStep(StepSubject):
 
 
 def _trained(model: Any) -> tuple[int, ...]:
-    """The optimizer and what it trains: another phase of training begins where they change."""
+    """Identify the optimizer and the variables that it trains; if they change, a new phase of training
+    begins."""
     return id(model.optimizer), *map(id, model.trainable_variables)

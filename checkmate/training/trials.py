@@ -34,9 +34,8 @@ from checkmate.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class TriedStep:
-    """A way to run the step, and what was measured of it while others held ``others_bytes``. ``schedule``:
-    None for the step as TensorFlow runs it by itself. ``in_turn``: its ops ran one after another.
-    """
+    """A way to run the step, and its measurement. ``schedule``: None for the plain step. ``others_bytes``:
+    held by other allocations during it. ``in_turn``: ops ran one after another."""
 
     schedule: Schedule | None
     found: StepMeasurement
@@ -85,14 +84,16 @@ class TriedStep:
 
 
 class Trials:
-    """Run one layout's step, and hold what is known of it. ``graph``: that of the step, with what was
-    learned. ``rate``: allocated per requested bytes; ``known``: it was measured. ``held``: the most that
-    others were seen to hold on the device; ``others``: what they hold now, or ``beside`` if that is more:
-    what they were seen to hold in training. ``metered``: this process has a memory meter. ``all``: what was
-    tried, in order. ``carried``: what is known of the ops was measured before, or of another layout.
-    ``ready``: the last step that ran, where it was to be kept. ``as_written``: the plain step with the user's
-    own recomputation, once that was measured. ``in_turn``: ops run one after another from now on.
-    ``plain_ran``: the plain step ran in this process, so it may run again: a CPU's memory is not given back.
+    """Runs one layout's step in several ways, and collects the measurements.
+
+    ``graph``: the step's graph, with measured costs and scratch. ``rate``: allocated bytes per requested
+    byte; ``known``: whether it was measured. ``others``: bytes of other allocations now, at least ``beside``,
+    which they held in training; ``held``: the most that they were seen to hold. ``metered``: this process has
+    a memory meter. ``all``: everything tried, in order. ``carried``: costs are known from an earlier run or
+    another layout. ``ready``: the last step that ran, if it was to be kept. ``as_written``: the plain step
+    with the user's own recomputation, once measured. ``in_turn``: ops run one after another from now on.
+    ``plain_ran``: the plain step ran in this process, so it can run again without taking more memory from the
+    system.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Trials:
     def recall(
         self, tried: Sequence[TriedStep], graph: Graph | None, rate: float | None, *, in_turn: bool = False
     ) -> None:
-        """Take what was measured of this step before; ``graph``: with what its ops took, if that is known."""
+        """Add measurements of an earlier run. ``graph``: with measured costs, if known."""
         self.in_turn = in_turn
         self.all.extend(tried)
         self.held = max([self.held, *(each.others_bytes for each in tried)])
@@ -136,19 +137,18 @@ class Trials:
 
     @property
     def known_of_schedules(self) -> bool:
-        """Whether the rate is known of a schedule. The plain step's alone does not count."""
+        """Whether ``rate`` was measured with a schedule, not with the plain step alone."""
         return (self.known and self.plain is None) or any(tried.schedule is not None for tried in self.all)
 
     @property
     def learned(self) -> Learned | None:
-        """What is known of the ops; None where nothing ran by a schedule."""
+        """The measured costs of the ops; None if no schedule has run."""
         return Learned(self.step.graph, self.graph) if self._costs_known else None
 
     @property
     def short(self) -> bool:
-        """Whether a shortage that may pass decided what is known: of room, or of a meter in a fresh process.
-        Where this process has a meter, a prediction is for small tensors; it is the same in any run.
-        """
+        """Whether a temporary shortage (of memory, or of a fresh process to measure in) affected the results.
+        A prediction in a process with a meter is for small tensors, and would be the same in any run."""
         return bool(self.why_not_plain) or any(
             not tried.ran or (tried.found.source is PeakSource.PREDICTED and not self.metered)
             for tried in self.all
@@ -169,7 +169,7 @@ class Trials:
             return self.plain
         self.report(Progress("measure", message=f"measuring the plain step{what}"))
         try:
-            require_room(self.graph, Schedule.plain(self.graph))  # with what its ops took
+            require_room(self.graph, Schedule.plain(self.graph))  # by the graph with measured scratch
             found = self._with_peak(measure_plain(self.step, self.tensors), None, self.everything, self.step)
         except (OutOfMemoryError, StepTooLargeError):
             self.why_not_plain = "it does not fit the device's memory"
@@ -182,9 +182,8 @@ class Trials:
         return self._remember(None, found)
 
     def time_plain(self) -> None:
-        """Measure the plain step in a fresh process, where it was not run in this one: what it takes of a
-        CPU's memory is not given back before the process ends.
-        """
+        """If the plain step has not run in this process, measure it in a fresh one: TensorFlow's CPU
+        allocator would keep its memory until this process ends."""
         if self.plain is not None or self.why_not_plain or self.graph.device_kind != "cpu":
             return
         try:
@@ -198,9 +197,8 @@ class Trials:
             self.all.append(TriedStep(None, dataclasses.replace(found, peak_bytes=peak), self.held))
 
     def time_again(self, tried: TriedStep) -> TriedStep:
-        """Time ``tried`` and the plain step in turn, where both ran in this process. What else the machine
-        did when the one was measured, it did not always do with the other.
-        """
+        """Time ``tried`` and the plain step alternately, if both ran in this process, so that other load on
+        the machine affects both alike."""
         plain = self.plain
         ran = self.plain_ran and tried is not self._timed
         if plain is None or not ran or tried.schedule is None or not self.tensors:
@@ -222,7 +220,7 @@ class Trials:
         """
         step = self.step.as_written
         if self.why_not_plain and self.graph.device_kind == "cpu":
-            return None  # without room it would not fail, but end the process
+            return None  # it has no room either, and running out of memory would end the process
         if self.as_written is None and step is not None:
             self.report(Progress("measure", message="measuring the step as it is written"))
             try:
@@ -236,9 +234,8 @@ class Trials:
     def run(
         self, schedule: Schedule, what: str, *, within: int | None = None, keep: bool = False
     ) -> TriedStep:
-        """Measure the step by ``schedule``; the first one teaches what the ops take. ``within``: a higher
-        peak is enough to know. ``keep`` keeps its function in ``ready`` until the next is measured.
-        """
+        """Measure the step with ``schedule``; the first run also measures the costs of ops. ``within``: stop
+        at the first higher peak. ``keep``: keep its function in ``ready`` until the next run."""
         self.report(Progress("measure", message=f"measuring the scheduled step ({what})"))
         traced = Schedule.of(self.step.graph, schedule.steps.tolist())
         first, self.ready = not self._costs_known, None
@@ -246,12 +243,12 @@ class Trials:
         try:
             found = measure_scheduled(ready, self.tensors, costs=first, within=within)
         except OutOfMemoryError:
-            # A device that is no larger than the budget says no before a meter could; that is an answer too.
+            # On a device no larger than the budget, this is what being over the budget looks like.
             return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
         except (CycleError, ProfileError) as error:
             if not any(each.ran for each in self.all):
                 raise
-            # Another schedule ran, so this one is no reason to end the user's script.
+            # Another schedule ran, so this failure must not end the user's script.
             self.report(Progress("measure", message=f"this schedule could not be run: {error}"))
             return self._remember(traced, StepMeasurement(0, 0, source=PeakSource.EXHAUSTED))
         if within is not None and found.peak_bytes > within and not self._turns_tried:
@@ -270,9 +267,8 @@ class Trials:
     def _taking_turns(
         self, ready: ReadyStep, found: StepMeasurement, within: int
     ) -> tuple[ReadyStep, StepMeasurement]:
-        """Measure a step that is over ``within`` with its ops one after another, once. Where that takes far
-        less, they run so from now on.
-        """
+        """Measure a step over ``within`` again, with its ops one after another. If that takes notably less,
+        all further steps run so. This is tried only once."""
         if not ready.step.runs_side_by_side(ready.schedule):
             return ready, found
         self._turns_tried = True
@@ -287,7 +283,7 @@ class Trials:
         return other, less.with_costs_of(found)
 
     def take_turns(self, schedule: Schedule) -> bool:
-        """Let ops run one after another from now on; return whether that changes ``schedule``."""
+        """Run ops one after another from now on; return whether that changes how ``schedule`` runs."""
         changes = self.way(in_turn=self.in_turn).runs_side_by_side(schedule)
         self.in_turn = True
         return changes
@@ -305,7 +301,7 @@ class Trials:
     def _remember(self, schedule: Schedule | None, found: StepMeasurement) -> TriedStep:
         others = self._others(found)
         more = max(0, self._beside - others) if self.metered and found.peak_bytes else 0
-        if more:  # others come to hold it again
+        if more:  # others will hold again what they held in training
             peak, least = found.peak_bytes + more, found.least_bytes and found.least_bytes + more
             found = dataclasses.replace(found, peak_bytes=peak, least_bytes=least)
         self.held = max(self.held, others + more)
@@ -332,9 +328,8 @@ class Trials:
     def _with_peak(
         self, found: StepMeasurement, schedule: Schedule | None, requested: int, step: LiveStep
     ) -> StepMeasurement:
-        """Return ``found`` with a peak: measured in a fresh process if this one has no meter, else predicted.
-        It is also predicted where a fresh process cannot measure it, and where all tensors are too small for
-        the meter."""
+        """Return ``found`` with a peak. If this process has no meter, it is measured in a fresh one; it is
+        predicted if that is not possible, or if all tensors are too small for the meter."""
         if self.metered and found.peak_bytes:
             return found
         there = None
@@ -344,7 +339,7 @@ class Trials:
         if there is not None:
             here = ("node_seconds", "seconds", "op_seconds")
             return dataclasses.replace(there, **{name: getattr(found, name) for name in here})
-        # Small tensors are no chunks of the allocator that is metered, so nothing is lost between them.
+        # Small tensors come from another allocator than the metered one, which loses nothing between chunks.
         peak = requested + self.held if self.metered else int(requested * self.rate)
         return dataclasses.replace(found, peak_bytes=peak, least_bytes=0, source=PeakSource.PREDICTED)
 

@@ -13,16 +13,14 @@ from checkmate.training.planner import Planner, distinct
 
 @dataclass(frozen=True)
 class MeterReading:
-    """What the allocator shows between two steps: its highest mark, and the bytes that are not the step's
-    own.
-    """
+    """The allocator's meter between two steps: its peak, and the bytes in use that are not the step's own."""
 
     peak_bytes: int = 0
     others_bytes: int = 0
 
 
 def reading_of(planner: Planner, layout: BatchLayout) -> MeterReading:
-    """Return what the allocator shows; zeros where it is not watched."""
+    """Read the allocator's meter; zeros if the plan is not watched or there is no meter."""
     plan = planner.planned(layout)
     if plan is None or not plan.peak_bytes or plan.step is None:
         return MeterReading()
@@ -33,11 +31,10 @@ def reading_of(planner: Planner, layout: BatchLayout) -> MeterReading:
 
 
 def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterReading) -> bool:
-    """Plan again with less memory if the last step exceeded the budget; return whether it did. ``before``:
-    what the allocator showed before that step; only a new mark counts. A step that warms up is not judged,
-    and the mark begins anew after it. Where the step itself keeps to its plan, others hold more than was
-    foreseen, and it is planned for what they leave.
-    """
+    """Correct the plans if the last step exceeded the budget; return whether they changed. ``before``: the
+    reading before that step; only a new peak counts. A step that warms up does not count, and the peak
+    counter is reset after it. If the excess is due to other allocations, the step is planned again beside
+    them."""
     after = reading_of(planner, layouts[0])
     plan, allowed = planner.planned(layouts[0]), planner.watched_bytes(layouts[0])
     warmed_up = [planner.warmed_up(layout) for layout in layouts]
@@ -49,7 +46,7 @@ def went_over(planner: Planner, layouts: Sequence[BatchLayout], before: MeterRea
     if allowed is None or not before.peak_bytes < after.peak_bytes or after.peak_bytes <= allowed:
         return False
     others = max(before.others_bytes, after.others_bytes)
-    # What the step's own function goes on holding is no other's.
+    # The constants that the step's own function keeps are not other allocations.
     more = 0 if plan is None else others - plan.constant_bytes - plan.foreseen_bytes
     if after.peak_bytes - max(0, more) <= allowed:
         found = [

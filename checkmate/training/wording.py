@@ -116,7 +116,7 @@ def what_runs(trials: Trials, tried: TriedStep) -> str:
     if tried.schedule is None:
         return "plain training, without recomputation"
     count = plural(len(tried.schedule.steps) - trials.graph.n, "recomputation")
-    more = _measured(trials, tried)
+    more = measured_overhead(trials, tried)
     if more is None:
         predicted = tried.cost(trials.graph) / trials.graph.base_cost
         return f"{count}, {format_overhead(predicted, 1.0)} time predicted"
@@ -124,20 +124,20 @@ def what_runs(trials: Trials, tried: TriedStep) -> str:
     beside = (
         f" ({100 * (tried.found.seconds / written - 1):+.0f} % on the step as written)" if written else ""
     )
-    return f"{count}, {100 * (more - 1):+.0f} % time measured{beside}"
+    return f"{count}, {100 * more:+.0f} % time measured{beside}"
 
 
-def _measured(trials: Trials, tried: TriedStep) -> float | None:
-    """Return the measured time, in plain steps; None if the plain step or this one was not timed."""
+def measured_overhead(trials: Trials, tried: TriedStep) -> float | None:
+    """Return the extra time as a share of the plain step's; None if that step or this one was not timed."""
     plain = 0.0 if trials.plain is None else trials.plain.found.seconds
     if tried.schedule is None or not plain or not tried.found.seconds:
         return None
-    return tried.found.seconds / plain
+    return tried.found.seconds / plain - 1
 
 
 def _why_slower(trials: Trials, tried: TriedStep) -> Iterator[str]:
-    more, predicted = _measured(trials, tried), tried.cost(trials.graph) / trials.graph.base_cost
-    if more is None or trials.plain is None or more <= predicted + _FAR:
+    more, predicted = measured_overhead(trials, tried), tried.cost(trials.graph) / trials.graph.base_cost
+    if more is None or trials.plain is None or more + 1 <= predicted + _FAR:
         return
     took, plain = tried.found.op_seconds, trials.plain.found.op_seconds
     if not took or not plain:  # the profiler saw no times of ops, or one run alone
@@ -165,16 +165,15 @@ def _known(found: StepMeasurement) -> str:
 def why_missed(
     graph: Graph, tried: TriedStep | None, *, allowed: int, held: int, proof: Minimum | None
 ) -> str:
-    """Return the reason why nothing was found within ``allowed`` bytes, of which others ``held`` some.
-    ``tried``: the closest that was measured. ``proof``: no schedule requests as few bytes as there are.
-    """
+    """Return why no schedule was found within ``allowed`` bytes, of which other allocations hold ``held``.
+    ``tried``: the closest measured one. ``proof``: given if it is proved that no schedule fits."""
     beside = f" beside the {format_bytes(held)} that others hold" if held > NOTABLE * allowed else ""
     if proof is not None and tried is not None and tried.measured and tried.own_bytes < proof.bound.bytes:
-        least = format_bytes(proof.bound.bytes)  # some op takes less than it is counted with
+        least = format_bytes(proof.bound.bytes)  # the graph counts too much for some op: no valid proof
         return f"its ops were counted with at least {least}, more than was measured, so nothing is proved"
     if proof is not None:
         proved = "it is proved that no schedule requests so few bytes"
-        if proof.bound.bytes > allowed - held:  # what the solver proved may be more than this bound
+        if proof.bound.bytes > allowed - held:  # else the solver proved it by other means than this bound
             least = format_bytes(proof.bound.bytes)
             proved = f"it is proved that the ops of any schedule request at least {least}{beside}"
         return f"{proved}, {_PROVED_OF}{_loop(graph, tried)}"

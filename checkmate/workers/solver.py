@@ -116,7 +116,7 @@ class LiveQuestion(FrontierListener):
             self._send(Filling(self._question, state))
 
     def learn(self, steps: list[int], solver: str) -> None:
-        """Add a schedule of the graph; where it breaks the constraints, adapt it, and send what it became."""
+        """Add a schedule of the graph. If it breaks the constraints, adapt it and send the adapted one."""
         start = start_for_constrained(self.graph, self.limited, Schedule.of(self.graph, steps))
         if start is not None:
             point = self.live.frontier.add(start.steps.tolist(), solver=solver)

@@ -26,14 +26,13 @@ def parts(times: Counter[int], looks: int = 0) -> list[Part]:
     def part(number: int) -> Part:
         area = QRectF(13.3 * number, 9.7 * number, 11.9, 8.1)
 
-        class Crossed(Part):
-            def draw(self, painter: QPainter) -> None:
-                times[number] += 1
-                painter.setPen(QPen(QColor.fromHsv(40 * number, 200, 150 + looks), 1.3))
-                painter.drawRoundedRect(area, 2, 2)
-                painter.drawLine(QLineF(area.topLeft(), area.bottomRight()))
+        def draw(painter: QPainter) -> None:
+            times[number] += 1
+            painter.setPen(QPen(QColor.fromHsv(40 * number, 200, 150 + looks), 1.3))
+            painter.drawRoundedRect(area, 2, 2)
+            painter.drawLine(QLineF(area.topLeft(), area.bottomRight()))
 
-        return Crossed(number, area.adjusted(-3, -3, 3, 3), (looks if number == 2 else 0,))
+        return Part(number, area.adjusted(-3, -3, 3, 3), (looks if number == 2 else 0,), draw)
 
     return [part(number) for number in range(8)]
 

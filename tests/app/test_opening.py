@@ -16,6 +16,7 @@ from checkmate.formats import write_graph
 from checkmate.solvers.constraints import Constraints
 from tests.app.test_window import facts
 from tests.app.windows import at_four, training_chain
+from tests.unit.hlo.dumps import chain
 
 pytestmark = pytest.mark.heavy  # large graphs are opened and freed
 
@@ -48,6 +49,14 @@ def test_a_saved_exploration_opens_the_same_in_a_thread(window, exploration, qtb
     with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
         window.open(str(path))
     assert facts(exploration)[0] == saved[0] and exploration.budget_bytes == saved[2]
+
+
+def test_a_dump_of_xla_opens_as_a_graph(window, exploration, qtbot, tmp_path: Path) -> None:
+    path = tmp_path / "module_0001.jit_step.txt"
+    path.write_text(chain(4))
+    with qtbot.waitSignal(exploration.graph_changed, timeout=20000):
+        window.open(str(path))
+    assert exploration.graph.name == "jit_step" and window.records.dialog is None
 
 
 def test_a_recent_exploration_is_read_by_the_name_that_the_user_knows(window, exploration, qtbot, tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +10,17 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication
 
+from app.presenters.record_rows import curve_words
 from app.views.dialogs.model_dialog import ModelDialog
 from app.views.dialogs.record_dialog import RecordDialog
+from app.views.window import openers
 from app.views.window.main_window import MainWindow
+from checkmate.records.changes import changes
+from checkmate.records.read import read_record
 from checkmate.request import ModelRequest
 from checkmate.units import format_bytes
 from tests.app.windows import button, menu_action, new_window, training_chain
+from tests.unit.records.test_torch_snapshot import Made
 
 DATA = Path(__file__).parents[1] / "unit" / "records" / "data"
 LOG, PROFILE = DATA / "oom_2_21.log", DATA / "step.xplane.pb"
@@ -49,7 +56,7 @@ def test_a_dropped_log_says_what_was_asked_for_and_what_was_in_use(window, qtbot
     dialog = opened(window, qtbot, LOG)
     record = dialog.record
     assert "could not be had in" in dialog.title.text() and record.asked.op in dialog.title.text()
-    assert dialog.reason.text() and dialog.bar.isVisible()
+    assert dialog.reason.text() and dialog.bar.isVisible() and not dialog.curve.isVisible()
     assert any(words.startswith("in use") for words in dialog.bar.words)
     assert any(words.startswith("asked for") for words in dialog.bar.words)
     rows = shown_rows(dialog)
@@ -61,6 +68,9 @@ def test_a_dropped_profile_lists_layers_and_sizes(window, qtbot) -> None:
     dialog = opened(window, qtbot, PROFILE)
     by_layer = shown_rows(dialog)
     assert any("conv_" in row[0] for row in by_layer)
+    second, most = max(dialog.record.curve, key=lambda point: point[1])
+    assert dialog.curve.isVisible() and dialog.curve.entries()[0].words == f"most {format_bytes(most)}"
+    assert f"{format_bytes(most)} in use" in curve_words(dialog.record, second)
     sizes = [format_bytes(row.bytes) for row in dialog.record.by_layer]
     assert [row[1] for row in by_layer] == sizes  # largest first
     dialog.grouping.setCurrentText("By size")
@@ -120,3 +130,18 @@ def test_what_was_read_is_among_the_recent_files(qtbot, settings) -> None:
     qtbot.waitUntil(
         lambda: made.records.dialog is not None and made.records.dialog.isVisible(), timeout=10000
     )
+
+
+def test_another_file_is_compared(window, qtbot, monkeypatch, tmp_path: Path) -> None:
+    snapshots = [tmp_path / "before.pickle", tmp_path / "after.pickle"]
+    for count, path in zip((40, 80), snapshots, strict=True):
+        path.write_bytes(pickle.dumps(Made(random.Random(1), count).snapshot()))
+    dialog = opened(window, qtbot, snapshots[0])
+    assert dialog.table.model().headerData(0, Qt.Orientation.Horizontal) == "Line of code"
+    monkeypatch.setattr(openers, "ask_source", lambda *_: snapshots[1])
+    qtbot.mouseClick(dialog.another, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "after.pickle" in dialog.missing.text(), timeout=20000)
+    found = changes(dialog.record, read_record(snapshots[1]).records[0], by_size=False)
+    assert [(row[0], row[3]) for row in shown_rows(dialog)] == [(each.name, each.words) for each in found]
+    qtbot.mouseClick(dialog.copy, Qt.MouseButton.LeftButton)
+    assert QGuiApplication.clipboard().text().startswith('name,"this file, bytes"')

@@ -177,6 +177,7 @@ def _fit_facts(fit: Fit) -> dict[str, Any]:
 class CompiledStep(XlaCompilation):
     def __init__(self, step: KerasStep) -> None:
         self._step = step
+        super().__init__()
 
     @property
     def graph(self) -> Graph:

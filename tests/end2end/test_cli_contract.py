@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from checkmate import planning
+from checkmate.cli.commands import assert_memory
 from checkmate.cli.main import build_parser, main
 from checkmate.formats import write_graph, write_schedule
 from checkmate.formats.schedule import write_certificate
 from checkmate.ir import VerificationReport
 from checkmate.planning import RunOutcome
+from checkmate.planning.step_memory import memory_of, write_memory
 from checkmate.request import ModelRequest
 from tests.end2end.test_cli import call, one_object, start
 from tests.end2end.test_cli_doctor import doctor, stub
@@ -34,6 +36,9 @@ SCHEDULE = (
 CHECKED = (
     "valid within_budget budget_bytes peak_bytes peak_step cost base_cost overhead_percent recomputations "
     "problems"
+)
+POLICY = (
+    "graph_name framework budget_bytes fits segments steps peak_bytes cost base_cost overhead code schedule"
 )
 CERTIFIED = "claim budget_bytes cost schedule_cost gap bound base_cost cases"
 REPORT = (
@@ -70,6 +75,9 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
         {"": f"{SCHEDULE} certificate"},
     ),
     ("solve g.json --budget 39 --certificate c.json", 3, {"": f"{SCHEDULE} certificate"}),
+    ("policy unet-b8.graph --budget 60% --time-limit 2", 0, {"": POLICY}),
+    ("policy g.json --budget 60 --time-limit 2", 4, {"": POLICY}),  # it names no layers
+    ("policy g.json --budget 39 --time-limit 2", 3, {"": POLICY}),
     ("check g.json s.json", 0, {"": CHECKED}),
     ("check g.json s.json --budget 41", 5, {"": CHECKED}),
     (
@@ -140,7 +148,7 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
             "": "format version name unread warnings records record next",
             "records": "source allocator asked limit_bytes pool_bytes in_use_bytes requested_bytes "
             "most_bytes free_bytes largest_free_bytes by_layer by_size curve cause missing_bytes split_bytes "
-            "not_fetched_bytes",
+            "not_fetched_bytes parts estimated",
         },
     ),
     ("desktop", 0, {"": "written"}),
@@ -154,6 +162,14 @@ SUCCEEDS: list[tuple[str, int, Keys]] = [
 REFUSED = [
     "explore nofile.keras",
     "profile nofile.keras -o x.json",
+    "assert unet",
+    "assert unet --max 12potatoes",
+    "assert unet --max 1GiB --write-baseline",
+    "assert unet --baseline none.json",
+    "assert unet --baseline g.json",
+    "assert unet --baseline g.json --write-baseline",
+    "assert unet --max 1GiB --tolerance 200%",
+    "assert nofile.keras --max 1GiB",
     "info none.json",
     "solve none.json --budget 60",
     "solve g.json --budget 60 --keep a0 --certificate c.json",
@@ -162,6 +178,8 @@ REFUSED = [
     "frontier none.json",
     "cards none.json",
     "plan none.json",
+    "policy none.json --budget 60%",
+    "policy g.json --budget 12potatoes",
     "plan paper.vgg16 --devices potato",
     "check g.json none.json",
     "check g.json",
@@ -177,7 +195,7 @@ REFUSED = [
     "list potatoes",
 ]
 # Commands that run TensorFlow, Qt or both; each has a test of its own below.
-ELSEWHERE = {"explore", "profile", "export", "verify", "run", "doctor"}
+ELSEWHERE = {"explore", "profile", "assert", "export", "verify", "run", "doctor"}
 
 
 @pytest.fixture
@@ -299,6 +317,28 @@ def test_a_profile(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -
     code, text, _ = call(capsys, "profile", "unet", "-o", "made.json", "--json", "--quiet")
     assert (code, missing(one_object(text), {"": GRAPH})) == (0, [])
     assert (folder / "made.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("--max 90", 0), ("--max 89", 5), ("--baseline m.json", 0), ("--max 1G --baseline l.json", 5)],
+)
+def test_an_assertion(
+    line: str, code: int, folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = training_chain(8)
+    found, less = memory_of(graph, "unet"), memory_of(training_chain(7), "unet")
+    write_memory(folder / "m.json", found)
+    write_memory(folder / "l.json", less)
+    monkeypatch.setattr(assert_memory, "step_memory", lambda *_, **__: found)
+    ended, text, _ = call(capsys, "assert", "unet", *shlex.split(line), "--json", "--quiet")
+    keys = {
+        "": "ok limits model framework batch_size peak_bytes fixed layers grown grown_with_batch",
+        "limits": "name bytes allowed",
+    }
+    if "l.json" in line:
+        keys["grown"] = "name before now why"
+    assert (ended, missing(one_object(text), keys)) == (code, [])
 
 
 def test_the_doctor(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from checkmate.sweeps.engine import parse_engine
 from checkmate.sweeps.journal import open_journal
 from checkmate.workers.window_messages import WINDOW_MESSAGES
 from tests.graphs_strategies import training_chain
+from tests.unit.hlo.dumps import ASSIGNMENT, LOOP, STEP, step_proto, whole_proto
 from tests.unit.reports import writers
 from tests.unit.sweeps.counting import read_entries
 
@@ -189,7 +190,7 @@ def _read_record(name: str) -> Callable[[Path, bytes], object]:
 
 
 def _profiles(folder: Path) -> list[bytes]:
-    from checkmate.records.xplane import fields
+    from checkmate.wire import fields
 
     whole = (DATA / "step.xplane.pb").read_bytes()
     ends = [end for _, _, _, end in fields(whole, 0, len(whole))]
@@ -299,6 +300,9 @@ READERS: dict[str, Reader] = {
     "results": Reader(_read_page, _written(b=writers.write_batch, j=writers.write_jax_export)),
     "log": Reader(_read_record("a.log"), lambda folder: [(DATA / "oom_2_21.log").read_bytes()]),
     "xplane": Reader(_read_record("a.xplane.pb"), _profiles),
+    "dump": Reader(_read_record("a.txt"), lambda _: [text.encode() for text in (STEP, LOOP, ASSIGNMENT)]),
+    "dump in protobuf": Reader(_read_record("a.hlo.pb"), lambda _: [step_proto(), whole_proto()]),
+    "dump's graph": Reader(_read_graph, lambda _: [STEP.encode(), LOOP.encode(), whole_proto()]),
     "cost cache": Reader(_read_costs, _costs),
     "kept plan": Reader(_read_plan, _plans),
     "window frames": Reader(_read_frames(WINDOW_MESSAGES), _frames(WINDOW_MESSAGES)),

@@ -165,7 +165,7 @@ def test_a_schedule_of_a_file_is_verified_and_exported(tmp_path: Path) -> None:
     assert written.require_schedule().steps.tolist() == steps.tolist()
     assert (folder / "step.jax-export").is_file()
     said = checkmate("verify", *given, backend="tensorflow", code=ExitCode.BAD_INPUT)
-    assert "is of a JAX step" in said and "KERAS_BACKEND=jax" in said
+    assert "graph of a JAX step" in said and "KERAS_BACKEND=jax" in said
     other = checkmate("verify", f"{MODELS}:net", *given[1:], code=ExitCode.BAD_INPUT)
     assert "trace and solve it anew" in other or "model has changed" in other
 

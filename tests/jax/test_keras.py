@@ -141,3 +141,58 @@ def test_a_fault_while_a_step_is_planned_trains_as_before() -> None:
     (line,) = [line for line in said.getvalue().splitlines() if line.startswith("checkmate: ")]
     assert "cannot be scheduled: unexpected KeyError: 'seeded'. It trains as before." in line, line
     """)
+
+
+def test_a_memory_report_logs_what_xla_says_and_changes_no_training() -> None:
+    run("""
+    import csv, logging, pathlib, tempfile, warnings, jax
+    from checkmate.keras import MemoryReport
+
+    def small():
+        model = keras.Sequential([keras.Input((64,)), *(keras.layers.Dense(64, "tanh") for _ in range(3))])
+        model.compile("sgd", "mse")
+        return model
+
+    def told_of(model):
+        log, few = pathlib.Path(tempfile.mkdtemp(), "log.csv"), {**fit, "epochs": 2}
+        start = [np.array(variable) for variable in model.variables]
+        expected = model.fit(x, x, **few).history
+        for variable, value in zip(model.variables, start, strict=True):
+            variable.assign(value)
+        ours = model.fit(x, x, callbacks=[MemoryReport(), keras.callbacks.CSVLogger(log)], **few).history
+        told = {name: ours.pop(name) for name in list(ours) if name.startswith("memory/")}
+        assert ours == expected  # bit for bit
+        assert [int(row["memory/peak"]) for row in csv.DictReader(log.open())] == told["memory/peak"]
+        return told
+
+    compiled = []
+    class Seen(logging.Handler):
+        def emit(self, record):
+            compiled.extend([record] if "XLA compilation of jit(train_step)" in record.getMessage() else [])
+    logging.getLogger("jax._src.dispatch").addHandler(Seen())
+    jax.config.update("jax_log_compiles", True)
+    plain = small()
+    told = told_of(plain)
+    assert len(compiled) == 1, compiled  # the report asks for the step that ran
+    jax.config.update("jax_log_compiles", False)
+    state = plain._get_jax_state(trainable_variables=True, non_trainable_variables=True,
+                                 optimizer_variables=True, metrics_variables=True)
+    step = jax.jit(plain.train_step, donate_argnums=0).lower(state, (x[:1024], x[:1024])).compile()
+    held = step.memory_analysis()
+    whole = held.argument_size_in_bytes + held.output_size_in_bytes - held.alias_size_in_bytes
+    temporary = held.temp_size_in_bytes
+    assert told == {"memory/peak": [whole + temporary] * 2, "memory/activations": [temporary] * 2}, told
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        missed = checkmate.rematerialize(small(), "10%", **quick)
+        told = told_of(missed)
+    report = checkmate.jax.report_of(missed)
+    assert report.over_bytes and told == {
+        "memory/peak": [report.reached.whole] * 2,
+        "memory/budget": [report.budget_bytes] * 2,
+        "memory/activations": [report.reached.temporary] * 2,
+        "memory/recompute_overhead": [report.predicted_overhead] * 2,
+    }
+    assert len([each for each in caught if "over its budget" in str(each.message)]) == 1
+    """)

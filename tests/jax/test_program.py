@@ -19,6 +19,7 @@ import checkmate.jax
 from checkmate.backends.jax.fusions import fusions
 from checkmate.backends.jax.graph import layer_of, phase_of
 from checkmate.backends.jax.program import Program, body_bytes, operations, read_program
+from checkmate.backends.jax.step import trace
 from checkmate.ir import Phase
 from tests.jax.steps import data, dense, read, scanned, weights
 
@@ -47,9 +48,11 @@ def test_a_checkpoint_in_the_step_leaves_no_trace() -> None:
         return jax.grad(lambda w: jnp.mean((layer(layer(x, w), w) - y) ** 2))(w)
 
     w = weights(1)[0]
-    with_it, without = (names(program(lambda w, r=r: step(w, r), w)) for r in (True, False))
+    steps = [trace(lambda w, r=r: step(w, r), (w,), (), None) for r in (True, False)]
+    with_it, without = (names(read_program(each.jaxpr)) for each in steps)
     assert with_it["tanh"] == without["tanh"] == 2
     assert with_it["dot_general"] == without["dot_general"]
+    assert names(read_program(steps[0].as_written))["tanh"] == 4  # as written it is computed twice
 
 
 def test_what_nobody_reads_is_left_out() -> None:

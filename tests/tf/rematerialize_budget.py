@@ -157,7 +157,10 @@ def test_a_share_in_a_frozen_phase_does_not_end_the_script(capfd: pytest.Capture
     model.layers[0].trainable = True
     model.compile("adam", "sparse_categorical_crossentropy")
     model.fit(x, y, batch_size=16, verbose=0)
-    assert int(model.optimizer.iterations.numpy()) == 2 and len(told(capfd)) == 1
+    plan, *later = told(capfd)
+    assert int(model.optimizer.iterations.numpy()) == 2 and "over the budget" in plan
+    # Old regions of the allocator may show more in training than when the plan was measured.
+    assert all("the plan is kept" in line for line in later)
 
 
 def peak_of(model: Any, count: int = 32) -> int:

@@ -42,6 +42,7 @@ REGIONS = dict.fromkeys(MODELS, 1) | {"lstm": 0, "gan": 3}
 # the optimizer, but they come when little is held: at 50 % none of the models needed any of this.
 BESIDE = 8 * KIB
 SHORT = checkmate.SolveOptions(time_limit_s=1)
+PROVED, NO_PROOF = "; budget ", "; no schedule was found that keeps it, which is no proof"
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +72,7 @@ class Wrap:
 def check(plan: RegionPlan) -> None:
     if plan.peak_bytes > plan.budget_bytes:
         assert ", over the budget of " in plan.sentence and "raise it to " in plan.sentence
+        assert PROVED in plan.sentence or plan.sentence.endswith(NO_PROOF)
     else:
         assert ", over the budget of " not in plan.sentence
     predicted = simulate(plan.region.graph, plan.schedule).peak_bytes
@@ -92,6 +94,8 @@ def test_a_budget_is_kept_or_missed_by_name(name: str, share: int) -> None:
     assert len(wrap.plans) == REGIONS[name]
     for plan in wrap.plans:
         check(plan)
+        # Whichever layer goes backward last, the gradients of the others leave it too little room.
+        assert PROVED in plan.sentence or (name, share) not in (("gpt", 20), ("translator", 20))
     again = Wrap(f"{share}%")
     found = meter_step(model, again)
     print(
@@ -127,7 +131,7 @@ def task(found: Traced, region: Region, schedule: Schedule) -> Task:
 
 def metered(found: Traced, region: Region, schedule: Schedule) -> int:
     """The peak of a schedule by the tests' meter, which shares nothing with the program's."""
-    step = task(found, region, schedule).compiled()
+    step = task(found, region, schedule).step
     step()
     return region.graph.fixed_bytes + meter(lambda: len(step())).peak
 

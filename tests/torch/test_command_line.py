@@ -26,6 +26,7 @@ def command(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
 def test_a_folder_trains_with_pytorch_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     command("run", f"{NETS}:net", "--budget", "60%", "-o", out, "--allow-code")
+    assert (out / "constants.pt").exists()
     told = json.loads((out / "report.json").read_text())
     peak = told["peak_bytes"]
     assert peak["measured"] <= told["budget_bytes"]
@@ -100,3 +101,18 @@ def test_code_is_known_by_what_it_imports(tmp_path: Path) -> None:
     keras.write_text("import torch\nimport keras\n")
     assert not is_torch_code(f"{keras}:net")
     assert not is_torch_code("unet") and not is_torch_code(f"{tmp_path / 'none.py'}:net")
+
+
+@pytest.mark.heavy
+def test_a_baseline_names_the_modules_that_grew(tmp_path: Path) -> None:
+    file = tmp_path / "memory.json"
+    asked = ("assert", f"{NETS}:net", "--allow-code", "--baseline", file)
+    command(*asked, "--write-baseline")
+    assert "nothing grew" in command(*asked).stdout
+    told = json.loads(command(*asked, "-b", "64", "--json", code=ExitCode.NOT_AS_PROMISED).stdout)
+    assert told["grown"] == [] and told["grown_with_batch"] > 10
+    code = NETS.read_text(encoding="utf-8").replace("width: int = 64", "width: int = 80")
+    (tmp_path / NETS.name).write_text(code, encoding="utf-8")
+    wider = ("assert", f"{tmp_path / NETS.name}:net", *asked[2:], "--json")
+    told = json.loads(command(*wider, code=ExitCode.NOT_AS_PROMISED).stdout)
+    assert "layers.0.linear" in [each["name"] for each in told["grown"]]

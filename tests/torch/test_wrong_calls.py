@@ -6,6 +6,8 @@ finds its plan in a folder that a fixture fills once.
 
 from __future__ import annotations
 
+import copy
+import io
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -147,6 +149,61 @@ def test_the_backend_by_itself_says_what_it_found(capsys: pytest.CaptureFixture[
     assert sentence == plan.sentence
     assert re.match(r"region of 17 ops: measured peak [\d.,]+ K?i?B of [\d.,]+ K?i?B \(plain ", sentence)
     assert sentence.endswith("gradients equal to the bit; from an earlier run's plan")
+
+
+def test_options_for_other_backends(capsys: pytest.CaptureFixture[str]) -> None:
+    found = checkmate.torch.backend(BUDGET, options=OPTIONS)
+    module = torch.compile(Net(), backend=found, dynamic=False, mode="max-autotune")
+    assert equal(stepped(module, batch()), stepped(Net(), batch()))
+    assert sentences(capsys)[0] == "torch.compile(mode=…) is for PyTorch's own backends, and is not used here"
+
+
+def test_a_module_that_is_compiled_already() -> None:
+    for module in (torch.compile(Net()), checkmate.torch.rematerialize(Net(), BUDGET)):
+        with pytest.raises(UsageError, match=r"^the module is compiled already\n"):
+            checkmate.torch.rematerialize(module, BUDGET)
+
+
+def test_a_module_where_nothing_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
+    hooked = Net()
+    hooked[0].register_full_backward_hook(lambda module, of_inputs, of_outputs: None)
+    module = checkmate.torch.rematerialize(hooked, BUDGET)
+    with torch.no_grad():
+        module(batch())
+    assert sentences(capsys) == []
+    for _ in range(2):
+        assert equal(stepped(module, batch()), stepped(Net(), batch()))
+    (sentence,) = sentences(capsys)
+    assert sentence.startswith("torch.compile traced nothing of Net that has gradients: nothing is planned")
+
+
+class Counting(Net):
+    """Its count is a constant of what is traced, so every call is traced by itself."""
+
+    count = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        return super().forward(x)
+
+
+def test_what_is_traced_again_is_not_told_of_again(capsys: pytest.CaptureFixture[str]) -> None:
+    module, found = compiled(Counting())
+    for _ in range(3):
+        assert equal(stepped(module, batch()), stepped(Net(), batch()))
+    assert len(found.plans) == 3
+    assert sentences(capsys) == [found.plans[0].sentence]
+
+
+def test_a_module_is_copied_and_saved_after_a_step() -> None:
+    module = checkmate.torch.rematerialize(Net(), BUDGET, options=OPTIONS, quiet=True)
+    wanted = stepped(module, batch())
+    saved = io.BytesIO()
+    torch.save(module, saved)
+    saved.seek(0)
+    for other in (copy.deepcopy(module), torch.load(saved, weights_only=False)):
+        assert equal(stepped(other, batch()), wanted)
+        assert equal(stepped(module, batch()), wanted)
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,6 +405,17 @@ def test_each_size_of_a_batch_has_a_plan() -> None:
     for size, plans in ((32, 1), (48, 2), (32, 2), (7, 3)):
         assert equal(stepped(module, batch(size)), stepped(Net(), batch(size)))
         assert len(found.plans) == plans
+
+
+@pytest.mark.heavy
+def test_a_schedule_serves_for_other_sizes_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    module, found = compiled(Net(), budget="85%", cache=False)
+    for size in (512, 768):
+        assert equal(stepped(module, batch(size)), stepped(Net(), batch(size)))
+    first, second = found.plans
+    assert first.schedule.recomputations
+    assert first.schedule.steps.tolist() == second.schedule.steps.tolist()
+    assert capsys.readouterr().err.count("solve: solving") == 1
 
 
 @pytest.mark.heavy

@@ -236,14 +236,15 @@ def test_only_the_torch_room_imports_pytorch() -> None:
 
 
 def test_only_the_solvers_import_solver_libraries() -> None:
-    assert users(SOLVER_LIBRARIES, "checkmate.solvers") == []
+    assert users(SOLVER_LIBRARIES, "checkmate.solvers", "checkmate.records.pickle_scan") == []
 
 
 def test_nothing_below_the_window_imports_qt_or_the_window() -> None:
-    """Test all modules; only the command that opens the window may do so."""
+    """Test all modules; only the command that opens the window and a notebook's page may do so."""
     assert users(QT, "app") == []
     reached = [f for f in all_imports() if within(f.module, "checkmate") and f.top == "app"]
-    assert [str(f) for f in reached if f.module != "checkmate.cli.commands.window" or not f.lazy] == []
+    doors = ("checkmate.cli.commands.window", "checkmate.notebook")
+    assert [str(f) for f in reached if f.module not in doors or not f.lazy] == []
 
 
 def test_the_layers_of_the_window() -> None:
@@ -257,6 +258,7 @@ def test_the_layers_of_the_window() -> None:
         if f.module != "app.models.undo"  # Qt keeps its undo stack in QtGui
     ] == []
     rooms = ("checkmate.models", "checkmate.backends", "checkmate.training", "checkmate.solvers")
+    rooms += ("checkmate.records.pickle_scan",)
     assert users(TENSORFLOW | SOLVER_LIBRARIES, *rooms) == []
     assert [
         str(f)
@@ -288,6 +290,7 @@ def loaded_by(statement: str) -> set[str]:
         "import checkmate",
         "import checkmate.cli.main",
         "import checkmate.jax",
+        "import checkmate.keras",
         "import checkmate.torch",
         "import checkmate.planning",
         "import checkmate.listing",

@@ -92,10 +92,10 @@ def test_values_print_as_one_short_line(graph: Graph) -> None:
     """Test what a notebook shows: not every op, nor every step."""
     found = checkmate.info(graph)
     plain = checkmate.Schedule.plain(graph)
-    assert repr(graph) == f"<Graph 'chain7': {graph.n} ops, {graph.m} values>"
-    assert repr(plain) == f"<Schedule: {graph.n} steps, 0 of them recomputed>"
+    assert repr(graph) == f"Graph('chain7', {graph.n} ops, {graph.m} values)"
+    assert repr(plain) == f"Schedule({graph.n} steps, 0 of them recomputed)"
     assert repr(found.timeline).startswith(
-        f"<Timeline: {graph.n} steps, peak {found.timeline.peak_bytes} bytes"
+        f"Timeline({graph.n} steps, peak {found.timeline.peak_bytes} bytes"
     )
     assert len(repr(found)) < 500
 

@@ -6,11 +6,12 @@ import io
 import sys
 import threading
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from checkmate.progress import Progress
-from checkmate.terminal import PacedLines, progress_line, time_words
+from checkmate.terminal import CellLine, PacedLines, progress_line, time_words
 
 
 def test_a_line_for_each_new_activity_and_else_one_in_ten_seconds() -> None:
@@ -110,3 +111,46 @@ def test_a_log_gets_lines_and_no_bar(quiet: bool, monkeypatch: pytest.MonkeyPatc
         report(Progress("trace", message="tracing the step"))
     assert not [each for each in threading.enumerate() if each.name == "progress lines"]
     assert log.getvalue() == ("" if quiet else "checkmate [  0 s] trace: tracing the step\n")
+
+
+class Cell:
+    """Keeps what a notebook would display, and the updates of it."""
+
+    def __init__(self) -> None:
+        self.displays: list[dict[str, str]] = []
+        self.updates: list[dict[str, str]] = []
+
+    def __call__(self, shown: dict[str, str], **how: Any) -> Cell:
+        assert how == {"raw": True, "display_id": True}
+        self.displays.append(shown)
+        return self
+
+    def update(self, shown: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.updates.append(shown)
+
+
+def test_a_cell_has_one_line_in_one_place() -> None:
+    now, cell = 50.0, Cell()
+    line = CellLine(cell, lambda: now)
+    line.report(Progress("profile", 1.0, 4.0, "measuring <conv>"))
+    now = 60.0
+    line.tick()
+    line.report(Progress("solve", message="best so far +3 %"))
+    now = 61.0
+    line.tick()
+    line.close()
+    assert len(cell.displays) == 1 and len(cell.updates) == 2
+    first, (second, last) = cell.displays[0], cell.updates
+    assert first["text/plain"] == "profile: measuring <conv> [10 s, about 30 s left]"
+    assert "measuring &lt;conv&gt;" in first["text/html"] and 'value="0.250"' in first["text/html"]
+    assert second["text/plain"] == "solve: best so far +3 % [11 s]" and "<progress" not in second["text/html"]
+    assert last["text/plain"] == "took 11 s" and "took 11 s" in last["text/html"]
+
+
+def test_a_cell_shows_nothing_of_what_is_over_at_once() -> None:
+    cell = Cell()
+    line = CellLine(cell)
+    line.report(Progress("solve", message="best so far +3 %"))
+    line.close()
+    assert cell.displays == cell.updates == []

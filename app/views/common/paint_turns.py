@@ -32,7 +32,7 @@ class PaintTurns(QObject):
 
     def begin(self) -> None:
         for cover in self._covers:
-            # A view whose turn it is may still be to be painted.
+            # The view whose turn it is may not have been painted yet.
             busy = cover is self._turn or cover in self._waiting or cover in self._undrawn
             if not busy and cover.keep_screen():
                 self._waiting.append(cover)
@@ -52,7 +52,7 @@ class PaintTurns(QObject):
 
     def _start(self) -> None:
         if not self._timer.isActive():
-            # What else has changed, such as a page that comes on screen, is painted before the first of them.
+            # Wait one turn, so that other changes, such as a new page, are painted first.
             self._rests = True
             self._timer.start()
 

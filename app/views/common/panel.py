@@ -34,7 +34,7 @@ class Panel(QFrame):
         self.head_bar.fit_note()
 
     def place_in_head(self, widget: QWidget) -> int:
-        """Its place from the left; that after all where it is not in the head."""
+        """The widget's index in the head, or that of an ancestor; the head's length if it is not there."""
         items = (self.head.itemAt(at) for at in range(self.head.count()))
         parts = (None if item is None else item.widget() for item in items)
         held = (part is not None and (part is widget or part.isAncestorOf(widget)) for part in parts)
@@ -72,9 +72,9 @@ class _Head(QFrame):
 
 
 _OPEN, _FOLDED = "▾", "▸"
-_FRAME = 2  # pixels around an area that scrolls, for the mark of the focus (app/theme.py)
-_DOCK_GAP = 8  # pixels below a head that is alone; Qt leaves none there
-_NO_LIMIT = (1 << 24) - 1  # Qt's own greatest height
+_FRAME = 2  # pixels around a scroll area, for the focus frame (app/theme.py)
+_DOCK_GAP = 8  # pixels below the head of a folded panel; Qt leaves none there
+_NO_LIMIT = (1 << 24) - 1  # Qt's maximum height of a widget
 
 
 class PanelDock(QDockWidget):

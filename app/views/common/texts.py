@@ -12,7 +12,7 @@ _LEAST = 24  # pixels
 
 
 class _Elided(WidgetMixin):
-    """Cuts its text where there is no room for it; ``whole`` is all of it."""
+    """Elides its text if there is too little room; ``whole`` is the full text."""
 
     whole = ""
 
@@ -53,12 +53,10 @@ class ElidedLabel(_Elided, QLabel):
 
 
 class Link(QPushButton):
-    """A button like a link."""
-
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("link")
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys where they were
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click does not move the keyboard focus
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (
@@ -71,7 +69,7 @@ class Link(QPushButton):
 
 
 class ElidedLink(_Elided, Link):
-    """It is cut in the middle, because names begin and end alike."""
+    """A link elided in the middle, because many names begin and end alike."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,9 +85,9 @@ _DIGIT = r"\d(?![^<]*>)"  # outside the marks of rich text
 
 
 class SteadyLabel(QWidget):
-    """Shows a text, and is laid out anew only where that needs another size. A plain label asks for a new
-    layout of the window with each text. A text that wraps takes the width that there is; another has room for
-    any digits in the place of its own, and at least ``least`` pixels."""
+    """A label that changes its size only if a new text needs it; a QLabel lays out the window for each text.
+    A wrapping text takes the available width. Any other is as wide as with the widest digits in place of its
+    own, so that counting does not change the width, and at least ``least`` pixels."""
 
     def __init__(self, name: str = "", *, wrap: bool = False, least: int = 0) -> None:
         super().__init__()

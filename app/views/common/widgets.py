@@ -159,8 +159,8 @@ def ask_source(parent: QWidget, title: str, kinds: str) -> Path | None:
 
 
 def ask_target(parent: QWidget, title: str, suggested: str, kinds: str) -> Path | None:
-    """Ask for a file to write; None: nothing was chosen. A name without an ending gets that of the kind, but
-    not that of a file which is there: the dialog did not ask whether to replace it."""
+    """Ask for a file to write; None: nothing was chosen. A name without a suffix gets the suffix of its kind,
+    unless that file exists: the dialog has not asked whether to overwrite it."""
     name, kind = QFileDialog.getSaveFileName(parent, title, suggested, kinds)
     ending = "" if Path(name).suffix else kind.partition("*")[2].partition(" ")[0].rstrip(")")
     if not name or Path(name + ending).exists():
@@ -183,10 +183,9 @@ def command_button(name: str, run: Callable[[], object] | None = None, text: str
 
 
 class ButtonKeys(QObject):
-    """An event filter with which the space bar and Enter press buttons. They press the button in ``window``
-    that has the focus. The space bar does so in place of its own command: Qt asks a widget, and then those
-    around it, whether a key is for it or for a command. Enter comes here if the button leaves it, as all but
-    those of dialogs do; a key that is held presses once."""
+    """An event filter that lets the space bar and Enter press the focused button of ``window``. The space bar
+    is also a command's shortcut; accepting the ShortcutOverride gives it to the button. Enter reaches this
+    filter because only buttons of dialogs handle it themselves; auto-repeat is ignored."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,21 +25,20 @@ Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What the plot shows. ``marked``: each point has a mark."""
+    """One line, or A and B. ``words`` say what is at a place on the horizontal axis; ``marked``: each point
+    has a mark.
+    """
 
     lines: Sequence[Line]
     names: Sequence[str]
     across: str
     up: str
+    words: Callable[[float], str]
     marked: bool = False
-
-    def words(self, x: float) -> str:
-        """Say what is at a place on the horizontal axis."""
-        raise NotImplementedError
 
 
 class PairPlot(pg.PlotWidget):  # type: ignore[misc]
-    """Draws A as a solid line and B as a dashed one; the pointer asks it."""
+    """Draws A, or what stands alone, as a solid line and B as a dashed one; the pointer asks it."""
 
     def __init__(self, name: str, theme: CurrentTheme) -> None:
         super().__init__(enableMenu=False)
@@ -65,14 +64,18 @@ class PairPlot(pg.PlotWidget):  # type: ignore[misc]
     def entries(self) -> Sequence[Entry]:
         if self._pair is None:
             return []
+        names = self._pair.names
+        if len(names) > 1:
+            names = [f"{letter} {name}" for letter, name in zip("AB", names, strict=True)]
         return [
-            Entry(f"{letter} {name}", self._theme.color(role), style, width=_WIDTH)
-            for letter, name, role, style in zip("AB", self._pair.names, _ROLES, _STYLES, strict=True)
+            Entry(name, self._theme.color(role), style, width=_WIDTH)
+            for name, role, style in zip(names, _ROLES, _STYLES, strict=False)
         ]
 
     def show_pair(self, pair: Pair) -> None:
         self._pair = pair
-        for curve, marks, (x, y) in zip(self._curves, self._marks, pair.lines, strict=True):
+        nothing = np.zeros(0), np.zeros(0)
+        for curve, marks, (x, y) in zip(self._curves, self._marks, (*pair.lines, nothing), strict=False):
             curve.setData(x, y)
             marks.setData(x[::2] if pair.marked else [], y[::2] if pair.marked else [])
         name_axis(self, self._theme, "bottom", pair.across)

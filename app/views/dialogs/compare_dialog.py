@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
@@ -36,24 +34,6 @@ _SOON_MS = 150  # schedules come in many at a time
 
 # A, B, and what their layers have.
 _Compared = tuple[comparison.Side, comparison.Side, tuple[comparison.LayerPair, ...], list[tuple[Cell, ...]]]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _MemoryPair(Pair):
-    curves: tuple[comparison.Curve, comparison.Curve]
-    by_share: bool
-
-    def words(self, x: float) -> str:
-        return comparison.memory_words(self.curves, x, share=self.by_share)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _FrontierPair(Pair):
-    sides: tuple[comparison.Side, comparison.Side]
-    unit_bytes: float
-
-    def words(self, x: float) -> str:
-        return comparison.frontier_words(self.sides, x * self.unit_bytes)
 
 
 class GraphCompareDialog(QDialog):
@@ -164,7 +144,7 @@ class GraphCompareDialog(QDialog):
             pairs = comparison.layer_pairs(a.graph, b.graph)
             return a, b, pairs, comparison.layer_cells(a.graph, b.graph, pairs)
 
-        self._reading.start(work)  # where another is still compared, this one comes after it
+        self._reading.start(work)  # waits if a comparison is still running
 
     def _on_layers(self, made: _Compared) -> None:
         a, b, self.pairs, cells = made
@@ -180,13 +160,12 @@ class GraphCompareDialog(QDialog):
         unit, size = byte_unit(max(a.plain.peak_bytes, b.plain.peak_bytes))
         lines = comparison.curve_of(a.shown, by_share=share), comparison.curve_of(b.shown, by_share=share)
         self.memory.show_pair(
-            _MemoryPair(
+            Pair(
                 [(x, y / size) for x, y in map(comparison.outline_of, lines)],
                 [self._peak_words(side) for side in (a, b)],
                 "step, %" if share else "step",
                 f"{unit}, predicted",
-                curves=lines,
-                by_share=share,
+                lambda x: comparison.memory_words(lines, x, share=share),
             )
         )
 
@@ -197,14 +176,13 @@ class GraphCompareDialog(QDialog):
     def _draw_frontier(self, a: comparison.Side, b: comparison.Side) -> None:
         unit, size = byte_unit(max(a.plain.peak_bytes, b.plain.peak_bytes))
         self.frontier.show_pair(
-            _FrontierPair(
+            Pair(
                 [(x / size, y) for x, y in map(comparison.stairs_of, (a, b))],
                 [plural(len(side.known), "schedule") for side in (a, b)],
                 f"peak, {unit}",
                 "extra cost, %",
+                lambda x: comparison.frontier_words((a, b), x * size),
                 marked=True,
-                sides=(a, b),
-                unit_bytes=size,
             )
         )
 

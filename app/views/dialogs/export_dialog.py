@@ -72,14 +72,15 @@ class ExportDialog(Dialog):
         return f"Peak {peak} predicted, {cost} step cost"
 
     def _promised(self) -> str:
+        runner = self._found.graph.runner
         over = "If the peak is over the budget, tries a smaller schedule, a minute or two each."
-        if self._found.graph.runner.compiled:
+        if runner.compiled:
             over = (
                 "XLA compiles it where it is loaded, and says its bytes: schedules are compiled until one\n"
                 "keeps the budget."
             )
         return (
-            "Writes graph, schedule, report, and a SavedModel that needs TensorFlow alone.\n"
+            f"Writes graph, schedule, report, and {runner.writes}.\n"
             f"Measures the peak in fresh processes. Compares the step with the plain one.\n{over}"
         )
 
@@ -173,7 +174,7 @@ class ExportDialog(Dialog):
             self._say(f"{strong(why)} {html.escape(self._left() or 'Nothing was written.')}")
 
     def _left(self) -> str:
-        """What an attempt wrote whose reloaded step was over the budget."""
+        """A sentence on the folder left by an attempt whose reloaded step was over the budget; or empty."""
         if _written_at(self._directory) == self._before:
             return ""
         return f"{self._directory} holds the attempt before, which is over the budget."

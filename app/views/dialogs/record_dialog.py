@@ -1,21 +1,25 @@
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import QRectF, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QBrush, QColor, QGuiApplication, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from app.presenters import record_rows as rows
+from app.presenters.graph_comparison import outline_of
 from app.presenters.wording import as_sentence
 from app.theme import CurrentTheme
 from app.views.common.cell_model import CellModel, sorted_table
 from app.views.common.painting import ink, smooth
 from app.views.common.widgets import ChoiceBox, Dialog, called, in_column, in_row, label, push_button
+from app.views.dialogs.charts import Pair, PairPlot
 from checkmate.records.memory import MemoryRecord, ReadRecord, Source
-from checkmate.records.words import facts, headline, left_out, next_commands, why, why_no_layers
-from checkmate.units import format_bytes
+from checkmate.records.words import facts, headline, left_out, next_commands, row_kind, why, why_no_layers
+from checkmate.units import byte_unit, format_bytes
 
-_SIZE = (760, 600)  # pixels
-_BY_LAYER, _BY_SIZE = "By layer", "By size"
+_SIZE = (760, 680)  # pixels
+_BY_SIZE = "By size"
 _HIGH, _ASKED_HIGH, _GAP, _SWATCH = 22, 10, 4, 12  # pixels
 _LEAST = 2.0  # pixels of a part
 
@@ -23,16 +27,18 @@ _LEAST = 2.0  # pixels of a part
 class RecordDialog(Dialog):
     """Shows a reading of a file, one record at a time. Signals: ``profile_wanted(budget)``: profile the
     model, then solve for this budget in bytes; 0 for none. ``budget_wanted(budget)``: solve the open graph
-    for it."""
+    for it. ``other_wanted``: another file is to be compared."""
 
     profile_wanted = Signal(object)  # a budget may be larger than a C++ int
     budget_wanted = Signal(object)
+    other_wanted = Signal()
 
     def __init__(
         self, reading: ReadRecord, theme: CurrentTheme, open_graph: str = "", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent, f"Memory in {reading.name}", _SIZE, once=True)
         self._reading = reading
+        self._other: ReadRecord | None = None
         self.title = label("", name="title", wrap=True)
         self.reason = label("", wrap=True)
         self.facts = label("", muted=True, wrap=True)
@@ -41,12 +47,13 @@ class RecordDialog(Dialog):
             text.setTextFormat(Qt.TextFormat.PlainText)  # names come from the file
             text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.bar = MemoryBar(theme)
+        self.curve = PairPlot("Memory in use over time", theme)
         self.which = called(ChoiceBox(), "Which record")
         self.which.addItems([_name(record, number) for number, record in enumerate(reading.records, start=1)])
         self.which.setVisible(len(reading.records) > 1)
         self.grouping = called(ChoiceBox(), "Rows")
-        self.grouping.addItems([_BY_LAYER, _BY_SIZE])
-        self._rows = CellModel(rows.columns(by_size=False), {0})
+        self.grouping.addItems([f"By {row_kind(reading.records[0], by_size=False)}", _BY_SIZE])
+        self._rows = CellModel(rows.columns(self.record, by_size=False), {0})
         self.table = sorted_table(self._rows, "Memory in use", 0)
         self.setLayout(
             in_column(
@@ -54,6 +61,7 @@ class RecordDialog(Dialog):
                 self.title,
                 self.reason,
                 self.bar,
+                (self.curve, 1),
                 self.facts,
                 in_row(self.grouping, (self.missing, 1)),
                 (self.table, 1),
@@ -83,7 +91,15 @@ class RecordDialog(Dialog):
         self.copy = push_button("Copy the table", self._copy, tip="Copy all rows as CSV")
         tip = "The commands that lead on, for a terminal"
         commands = push_button("Copy as commands", self._copy_commands, tip=tip)
-        return in_row(self.profile, self.use, None, commands, self.copy, push_button("Close", self.reject))
+        self.another = push_button("Compare…", self.other_wanted.emit, tip="Compare with another file")
+        close = push_button("Close", self.reject)
+        return in_row(self.profile, self.use, None, self.another, commands, self.copy, close)
+
+    def compare(self, other: ReadRecord) -> None:
+        """List what differs in the first record of ``other``, largest first."""
+        self._other = other
+        self._show()
+        self.table.sortByColumn(rows.DIFFERENCE, Qt.SortOrder.DescendingOrder)
 
     def name_open(self, graph: str) -> None:
         self.use.setText(f"Use it for {graph}")
@@ -99,6 +115,7 @@ class RecordDialog(Dialog):
         self.reason.setVisible(bool(self.reason.text()))
         self.facts.setText(" · ".join(f"{title.capitalize()}: {text}" for title, text in facts(record)))
         self.bar.show_record(record)
+        self._draw_curve(record)
         limit = record.limit_bytes
         within = "" if limit is None else f" within {format_bytes(limit)}"
         self.profile.setText(f"Profile the model{within}…")
@@ -106,25 +123,45 @@ class RecordDialog(Dialog):
         self.grouping.setEnabled(bool(record.by_layer) and bool(record.by_size))
         if self.by_size:
             self.grouping.setCurrentText(_BY_SIZE)  # also where nothing is known of layers
-        self.missing.setText(why_no_layers(record))
+        compared = "" if self._other is None else f"{self._other.name}: {headline(self._other.records[0])}"
+        self.missing.setText(compared or why_no_layers(record))
         self._fill()
 
+    def _draw_curve(self, record: MemoryRecord) -> None:
+        self.curve.setVisible(len(record.curve) > 1)
+        if len(record.curve) < 2:
+            return
+        edges, held = rows.curve_of(record)
+        unit, size = byte_unit(held.max())
+        seconds, corners = outline_of((edges, held))
+        most = f"most {format_bytes(held.max())}"
+        words = partial(rows.curve_words, record)
+        self.curve.show_pair(Pair([(seconds, corners / size)], [most], "seconds", unit, words))
+
     def _fill(self) -> None:
-        self._rows.fill(
-            rows.record_cells(self.record, by_size=self.by_size), rows.columns(by_size=self.by_size)
-        )
+        record, by_size = self.record, self.by_size
+        if self._other is not None:
+            other = self._other.records[0]
+            cells = rows.change_cells(record, other, by_size=by_size)
+            self._rows.fill(cells, rows.change_columns(record, other, by_size=by_size))
+            return
+        self._rows.fill(rows.record_cells(record, by_size=by_size), rows.columns(record, by_size=by_size))
 
     def _copy(self) -> None:
-        QGuiApplication.clipboard().setText(rows.record_table(self.record, by_size=self.by_size).csv())
+        if self._other is not None:
+            table = rows.change_table(self.record, self._other.records[0], by_size=self.by_size)
+        else:
+            table = rows.record_table(self.record, by_size=self.by_size)
+        QGuiApplication.clipboard().setText(table.csv())
 
     def _copy_commands(self) -> None:
         QGuiApplication.clipboard().setText("\n".join(next_commands(self.record)))
 
 
 def _name(record: MemoryRecord, number: int) -> str:
-    if record.source is Source.PROFILE:
-        return f"{record.allocator or 'an allocator'}: {headline(record)}"
-    return f"Failure {number}: {headline(record)}"
+    if record.source is Source.LOG:
+        return f"Failure {number}: {headline(record)}"
+    return headline(record)
 
 
 class MemoryBar(QWidget):
@@ -160,9 +197,6 @@ class MemoryBar(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(200, self.heightForWidth(max(200, self.width())))
-
-    def hasHeightForWidth(self) -> bool:
-        return True
 
     def heightForWidth(self, width: int) -> int:
         high = _HIGH + 2 * _GAP + (_ASKED_HIGH + _GAP if self._asked is not None else 0)

@@ -36,18 +36,18 @@ from app.views.graph.paint import GraphPainter, Part, PlayheadState
 from checkmate.units import format_bytes, plural
 
 _LEGEND = 34.0
-_RING = 4.0  # around a box that comes into view
+_RING = 4.0  # margin around a box that is scrolled into view
 _MOVES = {  # along the row, and down
     Qt.Key.Key_Left: (-1, 0),
     Qt.Key.Key_Right: (1, 0),
     Qt.Key.Key_Up: (0, -1),
     Qt.Key.Key_Down: (0, 1),
 }
-_CLOSE = 1.4  # the least scale at which a box is shown that was searched for
-_DEEPEST = 4  # frames inside each other that are opened by themselves
-_ZOOM_STRIDE = 1.25  # of one click on a zoom button
-_OPENS, _OPENED_AT = 2.0, 1.25  # the scales at which zooming opens a box, and after it
-_FOLDS, _FOLDED_AT = 0.8, 1.5  # and folds it; in between, boxes stay
+_CLOSE = 1.4  # the least scale after a search has found a box
+_DEEPEST = 4  # the most nested frames that are opened without being asked
+_ZOOM_STRIDE = 1.25  # the factor of one click on a zoom button
+_OPENS, _OPENED_AT = 2.0, 1.25  # zooming in opens a box from this scale on; the scale afterwards
+_FOLDS, _FOLDED_AT = 0.8, 1.5  # zooming out folds it from this scale on; the scale afterwards
 
 
 class GraphView(QWidget):
@@ -68,7 +68,7 @@ class GraphView(QWidget):
         self._opened: Opened = frozenset()
         self._chosen = False  # the user has opened or closed groups
         self._pointed = -1  # the box of the op under the pointer
-        self._seen = False  # the groups that are open have been on screen, and stay while they are read
+        self._seen = False  # the open groups were shown once, so they are not changed automatically
         self._zoomed = list[Opened]()  # the groups that zooming opened each time
         self._rows = Rows(1, 1, 0)
         self._scale, self._offset = 1.0, QPointF(0, 0)
@@ -130,8 +130,8 @@ class GraphView(QWidget):
         self.update()
 
     def zoom(self, factor: float, at: QPointF | None = None) -> None:
-        """Zoom at a place, else at the selected box, or the one in the middle. The box there is opened once
-        it is large, and folded again."""
+        """Zoom at ``at``, else at the selected box, or the one in the middle. Zooming in far opens the box
+        there, and zooming out folds it again."""
         if self._layout is None:
             return
         at = self._usual_place() if at is None else at
@@ -180,7 +180,7 @@ class GraphView(QWidget):
         self.update()
 
     def _open_at(self, at: QPointF) -> None:
-        """Open the box at a place. What is inside comes to this place."""
+        """Open the box at ``at``, and put its selected or middle op there."""
         box, folding = self._box_at(at), self._folding
         if folding is None or box is None or not box.can_open:
             return
@@ -193,7 +193,7 @@ class GraphView(QWidget):
         self._bring(op, at, _OPENED_AT)
 
     def _fold_at(self, at: QPointF) -> None:
-        """Fold what zooming opened last. The box next to a place comes there."""
+        """Fold what zooming opened last, and put the box nearest to ``at`` there."""
         while self._zoomed and self._layout is not None:
             groups = self._zoomed.pop()
             if groups <= self._opened:

@@ -13,13 +13,13 @@ from app.views.graph.paint import Part
 
 @dataclass(frozen=True)
 class PartPlace:
-    """Where the layout's units lie in a view.
+    """The transform from layout units to a view.
 
     Attributes:
-        offset: of their origin, in pixels.
-        scale: the pixels of one unit.
-        size: the view's, in pixels.
-        ratio: the pixels of the screen, or of a picture, to one of the view.
+        offset: the origin's place, in pixels.
+        scale: pixels per unit.
+        size: the view's size, in pixels.
+        ratio: device pixels (of the screen or of a picture) per pixel of the view.
     """
 
     offset: QPointF
@@ -29,7 +29,7 @@ class PartPlace:
 
     @classmethod
     def sharp(cls, offset: QPointF, scale: float, size: QSize, ratio: float) -> PartPlace:
-        """On whole pixels of the screen, where a part looks the same from its picture and drawn anew."""
+        """Round the offset to whole device pixels, so that cached and newly drawn parts look the same."""
         x, y = (round(at * ratio) / ratio for at in (offset.x(), offset.y()))
         return cls(QPointF(x, y), scale, size, ratio)
 
@@ -46,7 +46,7 @@ class PartPlace:
 
 
 class KeptParts:
-    """Paints small parts from pictures; keeps those of parts in view."""
+    """Paints small parts from cached pictures; only those of visible parts stay cached."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, _Kept] = {}
@@ -64,7 +64,7 @@ class KeptParts:
 
 
 class _Kept(NamedTuple):
-    """A part's picture, and where its corner is from the origin, in pixels."""
+    """A part's picture, and the offset of its corner from the origin, in pixels."""
 
     looks: tuple[object, ...]
     pixels: QPixmap
@@ -95,8 +95,8 @@ def _pixels(size: QSize, ratio: float, draw: Callable[[QPainter], None]) -> QPix
     return pixels
 
 
-_MOST_PIXELS = 4_000_000  # of a whole drawing; of a larger one,
-_ROOM = 0.5  # this share of the view's size is drawn beyond each of its edges
+_MOST_PIXELS = 4_000_000  # a larger drawing is cached in part
+_ROOM = 0.5  # how far beyond each edge of the view that part reaches, as a share of the view's size
 
 
 class StillPicture:
@@ -132,7 +132,7 @@ class StillPicture:
                 whole = visible.adjusted(-x, -y, x, y).intersected(whole)
             self._area = QRectF(whole.toAlignedRect())
             self._pixels = self._drawn(draw, ratio)
-        # On whole pixels, where it is as sharp as it was drawn.
+        # Rounded to whole device pixels, else the cached picture would be blurred.
         at = offset + self._area.topLeft()
         painter.drawPixmap(
             QPointF(round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio), self._pixels

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
@@ -15,8 +16,8 @@ from app.views.common.painting import LEFT, ink, sized
 from checkmate.units import format_bytes
 
 _TIP = 8.0
-_TAG = 45.0  # between the rails: what a box's tag, and the badges of the boxes opposite, need
-_BEHIND = 3.0  # between the edges of boxes that stand for equal blocks
+_TAG = 45.0  # the gap between forward and backward boxes that a tag and the badges need
+_BEHIND = 3.0  # offset of the outlines behind a box that stands for equal blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,43 +48,13 @@ class Part:
         name: what tells it from others.
         area: where it is, in the layout's units.
         looks: all that its looks depend on, besides the scale.
+        draw: paints it, in these units.
     """
 
     name: Hashable
     area: QRectF
     looks: tuple[object, ...]
-
-    def draw(self, painter: QPainter) -> None:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class _Still(Part):
-    by: GraphPainter
-
-    def draw(self, painter: QPainter) -> None:
-        self.by.paint_still(painter)
-
-
-@dataclass(frozen=True, eq=False)
-class _BoxPart(Part):
-    by: GraphPainter
-    number: int
-    moment: PlayheadState
-    scale: float
-
-    def draw(self, painter: QPainter) -> None:
-        self.by.paint_box(painter, self.number, self.moment, self.scale)
-
-
-@dataclass(frozen=True, eq=False)
-class _AcrossPart(Part):
-    by: GraphPainter
-    line: QLineF
-    held: bool
-
-    def draw(self, painter: QPainter) -> None:
-        self.by.paint_across(painter, self.line, held=self.held)
+    draw: Callable[[QPainter], None]
 
 
 class GraphPainter:
@@ -102,7 +73,7 @@ class GraphPainter:
 
     def still_part(self) -> Part:
         area = self.area.adjusted(-SIDE, -2, SIDE, 2)
-        return _Still("still", area, (self._layout, self._rows, self._theme), self)
+        return Part("still", area, (self._layout, self._rows, self._theme), self.paint_still)
 
     def paint_still(self, painter: QPainter) -> None:
         self._frames(painter)
@@ -119,11 +90,12 @@ class GraphPainter:
         started = int(moment.first_step[number]) <= moment.step
         area = self.rect(self._layout.boxes[number]).adjusted(-_MARKS, -_MARKS, _MARKS, _MARKS)
         looks = self._layout, self._rows, self._theme, live, started, repeats, locked
-        return _BoxPart(number, area, looks, self, number, moment, scale)
+        draw = partial(self.paint_box, number=number, moment=moment, scale=scale)
+        return Part(number, area, looks, draw)
 
     def tag_place(self, moment: PlayheadState) -> QRectF:
-        """Where the step is named at the box that runs: between forward and backward boxes; empty where these
-        are too near for it."""
+        """The place of the label of the running op's box, between forward and backward boxes; empty if the
+        gap is too small."""
         if moment.running < 0 or self._rows.between < _TAG:
             return QRectF()
         box = self._layout.boxes[moment.running]
@@ -177,7 +149,7 @@ class GraphPainter:
             area = QRectF(line.p1(), line.p2()).adjusted(-_EDGE, 0.0, _EDGE, 0.0)
             if area.intersects(seen):
                 looks = self._layout, self._rows, self._theme, held
-                yield _AcrossPart((source, target), area, looks, self, line, held)
+                yield Part((source, target), area, looks, partial(self.paint_across, line=line, held=held))
 
     def paint_across(self, painter: QPainter, line: QLineF, *, held: bool) -> None:
         painter.setPen(self._across_pen(held=held, focused=False))
@@ -247,7 +219,7 @@ class GraphPainter:
         painter.drawLine(QPointF(x1, y), QPointF(x1 - head, y + 3.0))
 
     def _to_next_row(self, painter: QPainter, start: QRectF, end: QRectF, *, rightward: bool) -> None:
-        """Lead out of one row and into the other, as lines of words go on."""
+        """Draw an edge that leaves its row at the end and enters the next one at its beginning, like text."""
         y, x0, x1 = start.center().y(), start.right(), start.right() + SIDE - 4
         if not rightward:
             x0, x1 = start.left(), start.left() - SIDE + 4
@@ -266,7 +238,7 @@ class GraphPainter:
         path.cubicTo(left + shift, bend, right - shift, bend, right, edge)
 
     def _turns(self, painter: QPainter) -> None:
-        """From the last forward box to the first backward one."""
+        """Draw the edge from the last forward box to the first backward one."""
         upper = [box for box in self._layout.boxes if not box.backward]
         lower = [box for box in self._layout.boxes if box.backward]
         if not upper or not lower:
@@ -346,7 +318,8 @@ class GraphPainter:
     def _pill(
         self, painter: QPainter, box: QRectF, text: str, roles: tuple[str, str, str], *, right: bool
     ) -> None:
-        """On the upper edge of a box: over its right corner, or left, beside that of the box before."""
+        """Draw a badge on the upper edge of a box, at its right corner, or left, clear of the badge
+        before."""
         line, fill, words = map(self._theme.color, roles)
         painter.setFont(self.font(11, bold=True))
         width = painter.fontMetrics().horizontalAdvance(text) + 10

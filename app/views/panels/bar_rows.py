@@ -39,7 +39,7 @@ class BarDelegate(QStyledItemDelegate):
     def __init__(self, theme: CurrentTheme, role: str) -> None:
         super().__init__()
         self._theme, self.role = theme, role
-        self.names = NameCut()  # of all rows, to cut long ones so that they differ
+        self.names = NameCut()  # knows the names of all rows, to cut long names so that they differ
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         height = super().sizeHint(option, index).height()

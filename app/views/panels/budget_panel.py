@@ -34,7 +34,7 @@ class BudgetPanel(Panel):
         self._exploration = exploration
         self._timer = later(self, DEBOUNCE_MS, self.solve_wanted.emit)
         self._problem = label("", name="refusal", wrap=True)
-        # It lies above the aims, outside the layout: what is typed in stays where it is.
+        # Drawn over the aims and outside of the layout, so that the field does not move while typing.
         self._problem.setParent(self)
         self._problem.setVisible(False)
         self._figure = label("–", name="big")
@@ -120,7 +120,7 @@ class BudgetPanel(Panel):
         text = self._entry.text()
         self.take(budget)
         if budget != Budget():
-            self._entry.setText(text)  # it stays as long as it is the budget
+            self._entry.setText(text)  # keep the user's spelling as long as the budget stays
 
     def take(self, budget: Budget) -> None:
         what_if = self._exploration.what_if

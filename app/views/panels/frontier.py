@@ -35,7 +35,7 @@ class FrontierView(QWidget):
         super().__init__()
         self._exploration, self._theme = exploration, theme
         self._holding = self._capping = False
-        self.has_handle = True  # a figure has none: nobody drags it
+        self.has_handle = True  # False for a figure, which cannot be dragged
         self.setMinimumHeight(150)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMouseTracking(True)
@@ -59,7 +59,7 @@ class FrontierView(QWidget):
         exploration, area = self._exploration, self._area()
         if exploration.plain is None:
             return None
-        # The same scale under any constraints, so that the handle stays where it is.
+        # The scale does not depend on constraints, so that the handle does not move when they change.
         floor = exploration.least_of_all or exploration.least_bytes
         return BudgetScale.between(floor, exploration.plain.peak_bytes, area.left(), area.right())
 
@@ -127,8 +127,6 @@ class FrontierView(QWidget):
     def _infeasible(self, painter: QPainter, frame: _Frame) -> None:
         # Nothing fits below the floor, in any order. Between the floor and the least known, nobody knows.
         exploration, area = self._exploration, frame.area
-        if exploration.least_possible is None:
-            return
         zone, unknown = QRectF(area), QRectF(area)
         zone.setRight(frame.scale.position(int(exploration.least_possible)))
         unknown.setLeft(zone.right())

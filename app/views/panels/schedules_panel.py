@@ -79,7 +79,7 @@ class SchedulesPanel(Panel):
         if what_if is None:
             return
         if what_if.graph is self._filled and (self._list.editing or self._list.aimed_at):
-            self._on_news()  # what is typed or pointed at stays where it is
+            self._on_news()  # try again later: a row is being edited, or is under the pointer
             return
         self._filled = what_if.graph
         shown = self._exploration.shown

@@ -14,9 +14,9 @@ BEYOND = 1.25  # how far a slider goes past the size that fits
 
 
 class ScaleRow(QWidget):
-    """Two lines: a slider with what stands beside it, and what is said of it. ``debounce_ms`` after the last
-    move, ``scale`` is asked for the size. Signal ``room_wanted(pixels)``: the row came, went, or needs other
-    room."""
+    """A row with a slider for the size, and a row with a sentence on it. ``debounce_ms`` after the last move,
+    the graph is scaled to that size. Signal ``room_wanted(pixels)``: the needed height has changed; 0 if
+    hidden."""
 
     room_wanted = Signal(int)
     _scale: BatchScale | InputScale
@@ -140,16 +140,16 @@ class BatchRow(ScaleRow):
         self.words.set_whole(said, f"{said}.\n{sizes.TIP.format(base=reach.plain.sizes[0])}")
 
 
-INPUT_DEBOUNCE_MS = 600  # each size that is explored is a trace
-_AS_BATCH = 2, 0, 6, 0  # pixels around the name, so that both sliders begin at one place
-_WIDE = 1000  # of the row, beside a stretch of 1
+INPUT_DEBOUNCE_MS = 600  # long, because each size has to be traced
+_AS_BATCH = 2, 0, 6, 0  # margins of the name in pixels, so that both sliders are aligned
+_WIDE = 1000  # the slider's stretch, against 1 of the space beside it
 
 
 class InputRow(ScaleRow):
-    """Moves the model to another input size. What it needs there is said at once. ``offer`` is there where
-    the model's input may have other sizes, at the end of another row; the sizes are traced, and this row
-    comes, only when somebody takes it. Signals: ``profile_wanted()``: measure the explored size;
-    ``room_wanted`` as ``ScaleRow`` says."""
+    """Scales the model to another input size, and says at once what memory it needs there. ``offer`` is a
+    button at the end of another row, shown if the input may have other sizes; a click on it traces the sizes
+    and shows this row. Signals: ``profile_wanted()``: measure the explored size; ``room_wanted`` as for
+    ``ScaleRow``."""
 
     profile_wanted = Signal()
     _scale: InputScale

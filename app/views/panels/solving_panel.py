@@ -61,7 +61,7 @@ class SolvingPanel(Panel):
     def _make_plot(self) -> pg.PlotWidget:
         self._plot = pg.PlotWidget(axisItems={"bottom": _SecondsAxis("bottom")}, enableMenu=False)
         self._plot.hideButtons()
-        # It asks for no room: where the words leave less than it needs, it is hidden.
+        # It requests no height; it is hidden if the texts leave too little.
         self._plot.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         self._plot.setMaximumHeight(120)
         self._plot.getPlotItem().layout.setContentsMargins(0, 7, 8, 0)
@@ -141,8 +141,7 @@ class SolvingPanel(Panel):
         else:
             elapsed = solve.seconds if solve.seconds is not None else time.monotonic() - solve.started
             self.note.setText(f"{elapsed:.1f} s")
-            # Several signals come with each move of the slider. Drawing takes milliseconds, so it is done
-            # where there is something new, and as time goes on.
+            # Each move of the slider sends several signals, and drawing takes milliseconds: draw news only.
             news = solve, len(solve.best), len(solve.bounds), solve.seconds
             if news != self._plotted:
                 self._plotted = news
@@ -151,9 +150,8 @@ class SolvingPanel(Panel):
         self._fit()
 
     def _show_plot(self) -> None:
-        """Show the plot where the words leave room. That of another budget's solve keeps its place, so that
-        nothing moves while the slider does.
-        """
+        """Show the plot if the texts leave room. The plot of the previous budget's solve stays visible until
+        there is a new one, so that nothing moves while the slider does."""
         roomy = self.height() >= self._words_height() + _LEAST_PLOT + self.body.spacing()
         self._plot.setVisible(
             roomy and self._exploration.graph is not None and self._was_plotted(self._asked())
@@ -251,7 +249,7 @@ class SolvingPanel(Panel):
         room = max(0.08 * (high - low), 1e-4 * abs(high), room)
         low, high = low - room, high + room
         self._plot.setYRange(low, high, padding=0)
-        ticks = nice_ticks(low, high, 2) or nice_ticks(low, high, 4)  # of two, none may lie in between
+        ticks = nice_ticks(low, high, 2) or nice_ticks(low, high, 4)  # with two, none may be inside
         axis.setTicks([[(t, f"{t:.6g} {unit}") for t in ticks]])
 
 
@@ -266,8 +264,8 @@ class _SecondsAxis(pg.AxisItem):  # type: ignore[misc]
 
 
 class ButtonRows(QVBoxLayout):
-    """Puts visible buttons side by side, and those that do not fit below. Each button has a parent already,
-    and is to be seen unless ``setVisible(False)`` was called."""
+    """Puts buttons side by side, and those that do not fit in further rows; hidden buttons are left out. Each
+    button must have a parent already."""
 
     def __init__(self, buttons: Sequence[QPushButton]) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ _COLUMNS_PER_PIXEL = 2  # of the curve: enough for saved pictures and dense scre
 _MOST_COLUMNS = 2000
 _STRIDE = 128  # pixels
 _WORDS, _AXES, _MARGINS = 52, 46, 2  # pixels: two lines of words above a peak; axes; beside the legend
-_LABEL = 0.2  # of the scale: what the label of a line takes in a low plot
+_LABEL = 0.2  # of the scale: the height of a line's label in a low plot
 _ROOMY = 300  # pixels; in a narrower view the peak's op is only in the status bar
 
 
@@ -245,8 +245,8 @@ class CurveView(BandedPlot):
         named = any(line.kind is LineKind.REQUESTED for line in self.edge_lines.lines)
         self._peak_text.setText(" · ".join(words[named : 1 + (named or self.width() > _ROOMY)]))
         near = 0 <= self._exploration.budget_bytes - timeline_peak < 0.1 * top * self._size
-        # As far left of the peak as the peak is from the left edge, so it never leaves the plot; and above
-        # the budget's own label if both would be on one line.
+        # The anchor moves with the peak, from the text's left end to its right end, so that the text stays in
+        # the plot. It goes above the budget's label if both would overlap.
         low, high = axis.place((self._span.begin, self._span.end))
         left = min(1.0, max(0.0, (place - low) / (high - low))) if high > low else 0.5
         self._peak_text.setAnchor((left, 2.0 if near else 1.15))
@@ -261,9 +261,8 @@ class CurveView(BandedPlot):
             self._measured.setData(edges, heights, stepMode="center")
 
     def _place_budget(self) -> None:
-        """Put the budget's label away from the peak, and below its line where the peak is above it and there
-        is room.
-        """
+        """Put the budget's label on the side away from the peak; below the budget's line if the peak is above
+        it and there is room."""
         shown, budget = self._exploration.shown, self._exploration.budget_bytes
         assert shown is not None
         right = 2 * shown.timeline.peak_step < self._span.begin + self._span.end

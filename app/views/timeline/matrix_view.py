@@ -20,12 +20,12 @@ from app.views.timeline.plot_legend import Entry
 from app.views.timeline.pointed_plot import PointedPlot, turned
 from app.workers.background import on
 
-_DOT = 3  # pixels that a recomputation has at least
-_HATCHED = 8.0  # pixels of a row of R from which on its cells are hatched
+_DOT = 3  # the least size of a recomputation, in pixels
+_HATCHED = 8.0  # the least height of a row of R, in pixels, at which its cells are hatched
 _WHAT = {"R": "computed over the step", "S": "held over the step"}
 _ROLES = ("panel", "forward", "backward", "recomputed")
 _ALPHA = (0, 255, 255, 255)
-# Of a comparison: neither, both, only A, only B, and the stripes of the last two.
+# In a comparison: cells of neither, of both, of A only, of B only, and the stripes of the last two.
 _COMPARED_ROLES = ("panel", "freed", "forward", "backward", "forward", "backward")
 _COMPARED_ALPHA = (0, 120, 255, 255, 90, 90)
 _SHADES = 256
@@ -166,7 +166,7 @@ class MatrixView(PointedPlot):
             self._zoom_heights(event.position(), factor)
 
     def _cell_at(self, position: QPointF) -> tuple[int, int]:
-        """Return the step and the column at a place, or of a dot that is drawn there."""
+        """Return the step and the column at a place, or those of an enlarged cell drawn over it."""
         shown, axis = self._exploration.shown, self._span.axis
         assert shown is not None and axis is not None
         place, n = self._plot_place(position), shown.matrices.n

@@ -143,7 +143,7 @@ class CurveLegend(pg.GraphicsWidget):  # type: ignore[misc]
 
 _EDGE_ROOMY = 420  # pixels: of a plot with room for all words
 _PAD, _EDGE, _LEAD = 4.0, 3.0, 10.0  # pixels: around words, to the plot's edge, from a line to its words
-_PART = 8.0  # pixels, of a line that shares its height with others
+_PART = 8.0  # pixels: length of a dash where several lines share one height
 _STYLES = {  # role of the colour, dashes, width
     LineKind.REQUESTED: ("forward", Qt.PenStyle.DashDotLine, 1.4),
     LineKind.ALLOCATED: ("held", Qt.PenStyle.DashDotLine, 1.4),
@@ -154,9 +154,8 @@ _Placed = tuple[MemoryLine, float, QRectF]  # a line, where it is, and where its
 
 
 class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
-    """Draws lines over a plot's area, in its pixels. The words stand at the right edge, where they cover
-    neither each other nor other ``words``. What is above the area is named at its upper edge, with
-    an arrow."""
+    """Draws lines across a plot. Their labels are at the right edge, and overlap neither each other nor the
+    plot's other ``words``. A line above the plot's area is named at the upper edge, with an arrow."""
 
     def __init__(self, plot: pg.PlotItem, theme: CurrentTheme, words: Sequence[pg.GraphicsObject]) -> None:
         super().__init__()
@@ -229,7 +228,8 @@ class EdgeLines(pg.GraphicsObject):  # type: ignore[misc]
             painter.drawText(words, int(Qt.AlignmentFlag.AlignCenter), self._said(line, y < area.top()))
 
     def _pen_of(self, line: MemoryLine, place: int, lines: int) -> QPen:
-        """Return the pen of one of several lines at the same height, which share the length of each dash."""
+        """Return the pen of the ``place``-th of several ``lines`` at the same height: their dashes
+        alternate."""
         role, dashes, width = _STYLES[line.kind]
         pen = QPen(self._theme.color(role), width, dashes)
         if lines > 1:

@@ -31,11 +31,10 @@ _LEFT = 50  # pixels: the vertical axis
 
 
 class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
-    """A plot whose horizontal axis is the step, or a part of it. The axis below counts steps or costs, the
-    one above the other of the two. A drag selects steps, the wheel and W A S D show fewer or other steps, and
-    a double click shows all. With Ctrl the wheel shows less of the vertical ``scale``, as do keys. Where the
-    pointer is, a line is in every such plot. It, the playhead and the selected steps are drawn by items that
-    a subclass adds, in its own order."""
+    """A plot over the steps, or a part of them. Its lower axis counts steps and its upper one costs, or the
+    other way round. A drag selects steps, the wheel and W A S D zoom and move, and a double click shows all;
+    Ctrl+wheel and keys zoom the vertical ``scale``. The pointer's line appears in all such plots. A subclass
+    adds the items of that line, the playhead and the selection, in its own drawing order."""
 
     # The base class sends events before ``__init__`` is done.
     _ready = False
@@ -59,7 +58,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
         self._case, self._line = pg.InfiniteLine(angle=90), pg.InfiniteLine(angle=90)
         self._pens = ScreenPens(self)
         self.setMouseTracking(True)
-        fix_plot(self, _LEFT)  # as wide as others, so that steps are below each other
+        fix_plot(self, _LEFT)  # the same left margin in all plots, so that their steps are aligned
         self.getPlotItem().showAxis("top")
         without_title(self.getPlotItem())
         self.legend = CurveLegend(self._theme, self.legend_entries, note)
@@ -143,7 +142,7 @@ class PointedPlot(pg.PlotWidget):  # type: ignore[misc]
             line.setVisible(visible)
 
     def draw_as_lines(self, font: QFont) -> None:
-        """Draw marks as lines in place of kept pixels, and all words in one font, to be printed."""
+        """For print: draw marks as vectors instead of cached pixels, and all texts in ``font``."""
         for side in ("left", "bottom", "top"):
             axis = self.getPlotItem().getAxis(side)
             axis.setStyle(tickFont=font)
@@ -304,14 +303,13 @@ class BandedPlot(PointedPlot):
 
 _HEIGHT = 20
 _PER_TICK = 54  # pixels
-_LEAST, _FINER = 3, (1, 1.5, 2, 3, 4)  # ticks, where their words have room; times as many
+_LEAST, _FINER = 3, (1, 1.5, 2, 3, 4)  # the fewest ticks, and how many times as many to try for that
 _BETWEEN = 8  # pixels, at least, between the words of two ticks
 
 
 class TickAxis(pg.AxisItem):  # type: ignore[misc]
-    """A horizontal axis: ``ticks_of`` says what its ticks are. It is given the axis' two ends and about how
-    many ticks there is space for. The axis' name is beside it, below or above the vertical axis, where it
-    takes no height."""
+    """A horizontal axis whose ticks come from ``ticks_of(low, high, most)``. Its name stands left of it,
+    under or over the vertical axis, where it takes no height."""
 
     def __init__(self, side: str, ticks_of: Callable[[float, float, int], list[Tick]]) -> None:
         super().__init__(side)
@@ -324,7 +322,7 @@ class TickAxis(pg.AxisItem):  # type: ignore[misc]
     def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
         per_unit = size / (high - low) if high > low else 0.0
         self._words, most = {}, 0
-        # One tick says nothing of a scale: where round numbers leave too few, there are finer ones.
+        # A single tick shows no scale: ask for more if too few round numbers are visible.
         for times in _FINER:
             ticks = self._ticks_of(low, high, max(1, int(times * size / _PER_TICK)))
             found = dict(_with_room(ticks, per_unit))
@@ -368,7 +366,7 @@ _OWN = (Qt.Key.Key_W, Qt.Key.Key_S, Qt.Key.Key_A, Qt.Key.Key_D, Qt.Key.Key_Home)
 
 
 def is_own_key(event: QEvent, span: StepSpan) -> bool:
-    """Whether a view with the focus wants this key itself; commands of the window have some of the same."""
+    """Whether a focused view takes this key for itself, before the window's command with the same key."""
     if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
         return False
     if event.modifiers() != _NONE:

@@ -24,6 +24,7 @@ from app.views.window.preferences import Preferences
 from app.views.window.start_page import StartPage
 from checkmate.catalog.samples import SAMPLES
 from checkmate.graphs.by_name import graph_path
+from checkmate.hlo.read import is_dump
 from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class BaseWindow(QMainWindow):
     def open(self, what: str) -> None:
         self.prepare()
         path = graph_path(what)
-        if path.is_file() and path.suffix in (".json", ".gz"):
+        if path.is_file() and (path.suffix in (".json", ".gz") or is_dump(path, of_module=True)):
             self.notice.hide()
             self.session.open_file(path)
             return
@@ -166,7 +167,7 @@ class BaseWindow(QMainWindow):
         self.prepared.emit()
 
     def place(self, wanted: QSize, *, anew: bool = False) -> None:
-        """Take the size and place kept from the last window; ``anew`` or without any, the size ``wanted``."""
+        """Restore the last window's size and place; with ``anew``, or if there is none, take ``wanted``."""
         kept = None if anew or self._settings is None else self._settings.value("window/geometry")
         if isinstance(kept, QByteArray) and self.restoreGeometry(kept):
             return

@@ -175,16 +175,16 @@ class Explorer(QWidget):
         self.allocator = AllocatorView(models, self.placing)
         self.matrices = [MatrixView(title, models) for title in ("R", "S")]
         self._plot_stack = self._plots()
-        plots = scrolling(self._plot_stack, "Plots over the step")  # in a low panel
+        plots = scrolling(self._plot_stack, "Plots over the step")  # they scroll if the panel is low
         plots.setMinimumWidth(_LEAST_PLOT)
         plots.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the keys are for the plots in it
         self.transport = Transport(exploration, models.playhead, theme)
-        self.transport.setMinimumWidth(1)  # it leaves out what has no room
+        self.transport.setMinimumWidth(1)  # it hides buttons that do not fit
         fill(panel.body, self.compare_bar, (plots, 1), self.transport)
         return panel
 
     def _plots(self) -> QSplitter:
-        """All have one horizontal axis, so that what is below each other is one moment."""
+        """Stack all plots over one shared horizontal axis."""
         plots = self.curve, self.allocator, *self.matrices
         for plot, least in zip(plots, _LEAST_HEIGHTS, strict=True):
             plot.setMinimumHeight(least)
@@ -198,7 +198,7 @@ class Explorer(QWidget):
     def _show_addresses(self) -> None:
         wanted = self.span.with_addresses
         if wanted is self.allocator.isHidden():
-            self.curve.getPlotItem().showAxis("bottom", not wanted)  # it is shared
+            self.curve.getPlotItem().showAxis("bottom", not wanted)  # the allocator's view shows it then
             self.allocator.setVisible(wanted)
             self._plot_stack.setSizes([2 * _SHARES[0] if wanted else _SHARES[0], _SHARES[1]])
             self.area.want_high_timeline(wanted)

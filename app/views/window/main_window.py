@@ -261,9 +261,9 @@ class MainWindow(BaseWindow):
         return any(row.isAncestorOf(self.focusWidget()) for row in rows)
 
     def _on_leaving(self) -> None:
-        if not self.session.exploration.passing:  # else the same model comes, with measured costs
+        if not self.session.exploration.passing:  # else the next graph is the same model with measured costs
             self.playhead.play(False)
-            if not self._choosing_size():  # there, the hand may go on
+            if not self._choosing_size():  # do not scroll away from a slider that is in use
                 self.explorer.scroll_to_top()
 
     def _on_graph(self) -> None:

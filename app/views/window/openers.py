@@ -13,7 +13,7 @@ from app.views.common.widgets import ask_source, bring_up
 from app.views.dialogs.record_dialog import RecordDialog
 from app.views.window.base_window import BaseWindow
 from checkmate.records.memory import ReadRecord
-from checkmate.records.read import LOG_ENDINGS, PROFILE_ENDING
+from checkmate.records.read import DUMP_ENDING, LOG_ENDINGS, PROFILE_ENDING, SNAPSHOT_ENDINGS
 from checkmate.request import ModelRequest
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ class Comparing:
             self.close()
 
 
-RECORD_FILTER = f"Logs and profiles ({' '.join(f'*{end}' for end in (*LOG_ENDINGS, PROFILE_ENDING))})"
+_ENDINGS = (*LOG_ENDINGS, PROFILE_ENDING, *SNAPSHOT_ENDINGS, DUMP_ENDING)
+RECORD_FILTER = f"Logs, profiles, snapshots and dumps ({' '.join(f'*{end}' for end in _ENDINGS)})"
 
 
 class RecordFiles(QObject):
@@ -168,14 +169,23 @@ class RecordFiles(QObject):
         self.dialog: RecordDialog | None = None
         self._opening = RecordOpening(self)
         self._opening.done.connect(self._on_opened)
-        self._opening.failed.connect(window.session.failed)
+        self._comparing = RecordOpening(self)
+        self._comparing.done.connect(self._on_other)
+        for opening in (self._opening, self._comparing):
+            opening.failed.connect(window.session.failed)
         self._wanted: tuple[str, int] | None = None  # a model that is being profiled, and its budget
         window.session.exploration.graph_changed.connect(self._on_graph)
 
     def ask(self) -> None:
-        kinds = f"{RECORD_FILTER};;All files (*)"
-        if path := ask_source(self._window, "Explain an out-of-memory log or a profile", kinds):
+        if path := self._chosen("Explain a log, a profile, a snapshot or a dump of XLA's"):
             self.open(path)
+
+    def ask_other(self) -> None:
+        if path := self._chosen("Compare with another file"):
+            self._comparing.read(path)
+
+    def _chosen(self, title: str) -> Path | None:
+        return ask_source(self._window, title, f"{RECORD_FILTER};;All files (*)")
 
     def open(self, path: Path) -> None:
         self._window.notice.hide()
@@ -184,6 +194,11 @@ class RecordFiles(QObject):
 
     def close(self) -> None:
         self._opening.close()
+        self._comparing.close()
+
+    def _on_other(self, found: tuple[ReadRecord, Path]) -> None:
+        if self.dialog is not None:
+            self.dialog.compare(found[0])
 
     def _on_opened(self, found: tuple[ReadRecord, Path]) -> None:
         reading, path = found
@@ -195,6 +210,7 @@ class RecordFiles(QObject):
         dialog = RecordDialog(reading, self._window.theme, "" if graph is None else graph.name, self._window)
         dialog.profile_wanted.connect(self._ask_profile)
         dialog.budget_wanted.connect(self._use_budget)
+        dialog.other_wanted.connect(self.ask_other)
         dialog.destroyed.connect(lambda: self._forget(dialog))
         self.dialog = dialog
         dialog.show()

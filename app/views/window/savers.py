@@ -80,7 +80,11 @@ class Certifying:
 
     def __init__(self, window: BaseWindow) -> None:
         self._window = window
-        self.certifier: Certifier | None = None
+        self.certifier = Certifier(window)
+        self.certifier.progressed.connect(self._on_progress)
+        self.certifier.proved.connect(self._on_proved)
+        self.certifier.failed.connect(self._on_failed)
+        self.certifier.died.connect(self._end)
         self.progress: QProgressDialog | None = None
 
     def ask(self) -> None:
@@ -96,12 +100,6 @@ class Certifying:
             self.begin(shown, path)
 
     def begin(self, found: ListedSchedule, path: Path) -> None:
-        if self.certifier is None:
-            self.certifier = Certifier(self._window)
-            self.certifier.progressed.connect(self._on_progress)
-            self.certifier.proved.connect(self._on_proved)
-            self.certifier.failed.connect(self._on_failed)
-            self.certifier.died.connect(self._end)
         self.certifier.ask(found, path, self._window.session.exploration.graph_body)
         budget = found.peak_bytes
         head = f"Proving that no schedule of {found.graph.name} within {format_bytes(budget)} costs less"
@@ -112,13 +110,12 @@ class Certifying:
         self.progress.show()
 
     def cancel(self) -> None:
-        if self.certifier is not None and self.certifier.busy:
+        if self.certifier.busy:
             self.certifier.cancel()
             self._end("The certificate was cancelled; nothing was written.")
 
     def close(self) -> None:
-        if self.certifier is not None:
-            self.certifier.close()
+        self.certifier.close()
 
     def _on_progress(self, sentence: str) -> None:
         if self.progress is not None:

@@ -188,7 +188,7 @@ class _Card(QFrame):
         self.setAccessibleDescription(words)
 
     def fit(self) -> None:
-        self._words.setMinimumHeight(0)  # below which it would not say what it needs
+        self._words.setMinimumHeight(0)  # or heightForWidth() would return the previous height at least
         self._words.setFixedHeight(self._words.heightForWidth(_WORDS))
         self.setFixedSize(self.sizeHint())
 

@@ -20,16 +20,16 @@ from checkmate.backends.jax.models.load import LoadedStep, load_step
 from checkmate.backends.jax.step import BegunStep, JaxPlan, begin, none_fits
 from checkmate.backends.jax.verification import verification_report
 from checkmate.backends.jax.ways import Way
-from checkmate.backends.protocol import CompiledFit, CompiledStep, CostsWanted, Fitted, StepSolver
+from checkmate.backends.protocol import CompiledFit, CompiledStep, CostsWanted, Fitted, StepSolver, other_step
 from checkmate.backends.xla_policy.waits import WaitPolicy
-from checkmate.errors import NoScheduleError, OtherStepError, UsageError
+from checkmate.errors import NoScheduleError, UsageError
 from checkmate.formats.files import put_in_place, staging
 from checkmate.formats.schedule import write_records
 from checkmate.ir import Graph, SolveResult, VerificationReport
 from checkmate.machine.cost_origin import file_facts
+from checkmate.models.weights import weights_and_slots
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest
-from checkmate.runner import JAX
 from checkmate.units import Budget
 
 _COUNTED = "costs are counted: XLA fuses ops, so none is timed by itself"
@@ -42,40 +42,18 @@ class Planned(Fitted):
 
 class JaxStep(CompiledStep):
     def __init__(
-        self,
-        request: ModelRequest,
-        report: Report,
-        cancelled: Cancelled,
-        graph: Graph | None = None,
-        result: SolveResult | None = None,
+        self, request: ModelRequest, report: Report, cancelled: Cancelled, supplied: SolveResult | None = None
     ) -> None:
-        """Load the step, and compile it plainly. ``result``: a schedule of ``graph``, which is of a file."""
-        self.request, self.report, self.cancelled = request, report, cancelled
+        """Load the step, and compile it plainly."""
+        self.request, self.report, self.cancelled, self.supplied = request, report, cancelled, supplied
         self._loaded = _loaded(request, report, cancelled)
         self._begun = _begun(self._loaded, report, cancelled)
-        self.supplied = result
-        if graph is not None and result is not None:
-            self._require_same(graph, result)
-
-    @cached_property
-    def compilation(self) -> JaxCompilation:
-        """What compiles the step's schedules, as a part that holds in any program."""
-        return JaxCompilation(self._begun, self._loaded.name, alone=False)
+        # Not alone: the exported step must keep its memory inside any program, without XLA options.
+        self.compilation: JaxCompilation = JaxCompilation(self._begun, self._loaded.name, alone=False)
 
     @cached_property
     def graph(self) -> Graph:
         return _with_origin(self.request, self._loaded, self.compilation.graph)
-
-    def _require_same(self, graph: Graph, result: SolveResult) -> None:
-        if self.compilation.graph.fingerprint != graph.fingerprint:
-            raise OtherStepError(
-                found=graph.fingerprint,
-                expected=self.compilation.graph.fingerprint,
-                graph_name=graph.name,
-                model=self.request.model,
-                batch_size=graph.batch_size,
-                budget_bytes=result.budget_bytes,
-            )
 
     def none_fits(self, fit: CompiledFit[Any, Any]) -> NoScheduleError:
         return none_fits(fit, "raise the budget, or use a smaller batch")
@@ -117,7 +95,7 @@ class JaxStep(CompiledStep):
 
 
 class JaxBackend:
-    attempt_s = 5.0  # there are several solves
+    attempt_s = 5.0  # short, because a step takes several solves
     counted = True
 
     def profile(
@@ -127,6 +105,9 @@ class JaxBackend:
         loaded = _loaded(request, report, cancelled)
         options = Way(WaitPolicy.NONE).trial_options(jax.default_backend())
         begun = _begun(loaded, report, cancelled, options)
+        traced = begun.traced
+        if request.as_written and traced.taken_out:
+            begun = replace(begun, traced=replace(traced, jaxpr=traced.as_written, as_written=None))
         return _with_origin(request, loaded, JaxCompilation(begun, loaded.name, alone=True).graph)
 
     def step(self, request: ModelRequest, budget: Budget, costs: CostsWanted, solver: StepSolver) -> JaxStep:
@@ -137,12 +118,10 @@ class JaxBackend:
     def step_of_file(
         self, request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
     ) -> JaxStep:
-        if graph.runner.backend != JAX:
-            raise UsageError(
-                f"the graph {graph.name!r} is not of a JAX step, and Keras is set up for JAX here",
-                hint="make a graph of the JAX step: checkmate profile MODEL; or set KERAS_BACKEND=tensorflow",
-            )
-        return JaxStep(request, report, cancelled, graph, result)
+        step = JaxStep(request, report, cancelled, result)
+        if step.compilation.graph.fingerprint != graph.fingerprint:
+            raise other_step(request, graph, result, step.compilation.graph.fingerprint)
+        return step
 
 
 def require_stated(budget: Budget) -> None:
@@ -186,6 +165,8 @@ def _with_origin(request: ModelRequest, loaded: LoadedStep, graph: Graph) -> Gra
         "request": plain.to_json(),
         "notes": [*loaded.notes, *graph.origin.notes, _COUNTED],
     }
+    if (model := loaded.keras_model) is not None:
+        metadata |= weights_and_slots(model)
     if (facts := file_facts(request.model)) is not None:
         metadata["model_file"] = facts
     return replace(graph, batch_size=batch, device=device_here(), metadata=metadata)

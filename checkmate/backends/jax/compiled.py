@@ -12,7 +12,8 @@ from typing import Any
 class StepMemory:
     """Bytes of one compiled step, by XLA's own buffer assignment.
 
-    ``temporary``: beside arguments and results; ``shared`` of these are both, where arguments are donated.
+    ``shared``: bytes that are both argument and result, because the argument is donated. ``temporary``: all
+    other buffers.
     """
 
     arguments: int
@@ -41,7 +42,7 @@ def memory_of(compiled: Any) -> StepMemory:
     )
 
 
-# What takes no time of its own: names for a value, or for a part of it.
+# Instructions that move no bytes: they only name a value, or a part of it.
 _FREE = frozenset(
     {"bitcast", "get-tuple-element", "tuple", "parameter", "constant", "opt-barrier", "after-all"}
 )
@@ -50,9 +51,9 @@ _SHAPE = re.compile(r"\b([a-z]+)(\d*)(?:e\d\w*)?\[([\d,]*)\]")
 _NAME = re.compile(r"%[\w.\-]+")
 
 
-# Which values XLA writes, and which it makes again in each kernel that reads them, only the compiled step
-# says. So two schedules that cost as much in the graph may differ by a tenth. The text is for people and may
-# change; what cannot be read says nothing.
+# Only the compiled step tells which values XLA writes to memory, and which it recomputes in each kernel that
+# reads them. Two schedules of equal cost in the graph may differ by a tenth because of that. The format of
+# the text is not stable; None is returned if it cannot be read.
 def moved_bytes(text: str) -> int | None:
     """Return the bytes that a compiled program's kernels read and write. None: the text has another form."""
     sizes: dict[str, int] = {}

@@ -36,9 +36,8 @@ _HELD = 0.15
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A schedule that was compiled to read its memory. ``executable`` is there where it was compiled as it
-    will run. ``moved``: the bytes that its kernels read and write, where that was read.
-    """
+    """A schedule compiled to read its memory. ``executable``: None if it was compiled with quicker options
+    than it will run with. ``moved``: the bytes that its kernels read and write, if known."""
 
     jitted: Any
     memory: StepMemory
@@ -48,13 +47,13 @@ class Trial:
 
 
 class JaxCompilation(Compilation[Way, Trial]):
-    """A step of JAX that XLA compiles, for one layout of its arguments. ``alone``: it will be a program of
-    its own, not a part of one.
-    """
+    """A JAX step for one layout of its arguments, compiled by XLA. ``alone``: it will be a program of its
+    own, which may have XLA options; else it may be a part of another jitted function."""
 
     def __init__(self, begun: BegunStep, name: str, *, alone: bool) -> None:
         self.begun, self._name, self.platform = begun, name, jax.default_backend()
-        self.plain = begun.plain
+        self.plain, self.plain_seconds = begun.plain, begun.seconds
+        self.plain_bytes, self.fixed_bytes = self.plain.whole, self.plain.fixed
         self._groups, self._refused = ways_on(self.platform, alone=alone), 0
 
     @cached_property
@@ -86,17 +85,10 @@ class JaxCompilation(Compilation[Way, Trial]):
         }
         return replace(graph, metadata=origin)
 
-    @property
-    def plain_seconds(self) -> float:
-        return self.begun.seconds
-
-    @property
-    def plain_bytes(self) -> int:
-        return self.plain.whole
-
     @cached_property
     def share_of(self) -> StepMemory:
-        """What a share is of: the plain step, or the step as the user wrote it where that takes less."""
+        """The memory that a budget of 100 % means: the smaller of the plain step's, and of the step with the
+        user's own recomputation."""
         traced = self.begun.traced
         if not traced.taken_out:
             return self.plain
@@ -108,16 +100,12 @@ class JaxCompilation(Compilation[Way, Trial]):
     def share_bytes(self) -> int:
         return self.share_of.whole
 
-    @property
-    def fixed_bytes(self) -> int:
-        return self.plain.fixed
-
     @cached_property
     def compilers(self) -> Sequence[Compiler[Way, Trial]]:
         return [_JaxCompiler(self, ways) for ways in self._groups]
 
     def tried(self, jitted: Any, choices: Sequence[dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
-        """Compile with the first options that XLA takes; those that it failed with are not tried again."""
+        """Compile with the first options that XLA accepts; later calls skip those that failed."""
         left = choices[self._refused :]
         found, failed = first_compiled(left, lambda each: self.executable(jitted, each))
         self._refused += failed
@@ -132,7 +120,7 @@ class _JaxCompiler(Compiler[Way, Trial]):
     def __init__(self, step: JaxCompilation, ways: tuple[Way, ...]) -> None:
         self._step, self._on_cpu, self.graph, self.ways = step, step.platform == "cpu", step.graph, ways
         self.usual, self.near = usual_ways(ways, step.platform), near(step.platform)
-        # Where all steps wait, runs of recomputations are nothing special.
+        # On a CPU all steps may wait for each other; then whole segments, with few waits, gain nothing.
         self.segments = not self._on_cpu
         held = simulate(self.graph, Schedule.plain(self.graph)).peak_bytes - self.graph.fixed_bytes
         plain_rate = max(1, step.plain.temporary) / max(1, held)

@@ -16,12 +16,13 @@ from checkmate.backends.jax.ties import ForCpu, OnCpu, Tie, can_anchor, scattere
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 from checkmate.ir import Phase, Schedule
 
-_KEY_BYTES = 1024  # at most; a select copies them in no time
+_KEY_BYTES = 1024  # values up to this size, such as random keys, are cheap for a select to copy
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """How a schedule is put to XLA. ``ties``: what waits; ``waiting``: by what; ``cpu``: with its help."""
+    """How a schedule is emitted for XLA. ``ties``: which steps wait; ``waiting``: by which operations;
+    ``cpu``: with pins and gates for XLA:CPU."""
 
     ties: WaitPolicy
     waiting: Waiting
@@ -86,11 +87,13 @@ class _Needed:
 
 @dataclass
 class _Emission:
-    """The values so far, while a function is traced.
+    """State of the emission while the step's function is traced.
 
-    ``convolved``: the program has convolutions. ``fresh``: the values that wait for the current ``tie``
-    already. ``recent``: the products since the tie before. ``dear``: the phase in which expensive equations
-    ran last. ``scattered``: results of scatters, which XLA writes over what they are added to.
+    ``values``: the latest copy of each value. ``done``: fusions that ran. ``anchor``: the value that the next
+    tie waits for, of the fusion with the longest chain before it (``deepest``). ``fresh``: values that
+    already wait for the current ``tie``. ``recent``: results of matrix products since the last tie. ``dear``:
+    by an expensive equation's outputs, the phase in which it ran last. ``scattered``: results of scatters,
+    which XLA computes in place.
     """
 
     values: dict[int, Any]
@@ -127,8 +130,9 @@ class _Emission:
             self._remember(index, fusion, [value for value in fusion.writes if can_anchor(made[value])])
 
     def _remember(self, index: int, fusion: Fusion, written: Sequence[int]) -> None:
-        # By selects the next tie waits for what was written last. By barriers it is what most has to come
-        # before: the update of an early weight may be the step before, and XLA may run it any time.
+        # With selects, the next tie waits for the value written last. With barriers it waits for the value
+        # with the longest chain before it: the last step may be the update of an early weight, which XLA may
+        # run at any time.
         if fusion.root.name.startswith("scatter") and self.emitted.barriers:
             self.scattered.update(written)
         elif written:
@@ -137,7 +141,8 @@ class _Emission:
                 self.anchor, self.deepest = self.values[written[-1]], self.depths[index]
 
     def _is_tied(self, again: bool, fusion: Fusion) -> bool:
-        # XLA for GPUs would rather keep what is dear, until the backward pass.
+        # XLA:GPU would merge an expensive equation with the same one of the forward pass, and hold the
+        # result.
         phase = phase_of(fusion.root.stack)
         dear = dict.fromkeys((each.outputs for each in fusion.equations if each.name in DEAR), phase)
         late = any(self.dear.get(outputs, phase) is not phase for outputs in dear)
@@ -145,9 +150,9 @@ class _Emission:
         return self.emitted.ties.holds(again=again or (late and self.emitted.barriers))
 
     def _anchors(self, position: int) -> list[Any]:
-        # By barriers it is also all products since the tie before that are still needed: a weight's
-        # gradient would else be computed long after, from values that are held until then. What is no product
-        # is left out, since XLA fuses less what writes an anchor.
+        # With barriers, a tie also waits for all matrix products since the last tie that are still needed:
+        # otherwise XLA would postpone a weight's gradient and hold its inputs until then. Other values are no
+        # anchors, because an anchor must be written to memory and so is fused less.
         recent, self.recent = self.recent, []
         if not self.emitted.barriers:
             return [self.anchor]
@@ -186,11 +191,11 @@ class _Emission:
         return made
 
     def _waiting_anyway(self, fusion: Fusion) -> set[int]:
-        # Where all steps wait, what a cheap step reads of the cheap one before it needs no tie. In a chain of
-        # them each tie would read a first element of what XLA fuses, and for each element of the last step
-        # compute all those first elements again. A product keeps its tie: XLA held more of an MLP-Mixer's
-        # schedules without. So do all steps where something is convolved: a ResNet within 45 % would need
-        # 18 % more computation, not 3 %.
+        # If all steps wait, a cheap step that reads the value it would wait for needs no tie. In a fused
+        # chain of cheap steps, each tie would read the first element of the step before, and XLA would
+        # compute all those first elements again for each element of the result. Products keep their tie,
+        # since schedules of an MLP-Mixer held more without, and so do all steps of a program with
+        # convolutions: a ResNet within 45 % needed 18 % more computation without ties, and 3 % with them.
         product = any(each.name in PRODUCTS for each in fusion.equations)
         if product or self.convolved or self.emitted.ties is not WaitPolicy.ALL or self.anchor is None:
             return set()
@@ -217,7 +222,7 @@ def _depths(fused: Sequence[Fusion]) -> list[int]:
 
 
 def _is_cheap(value: Any, number: int, fusion: Fusion) -> bool:
-    # A select copies little of what is fused into its readers, and of keys of random numbers.
+    # A select copies nothing if all its readers fuse it, and little if the value is small (a random key).
     copied = any(
         number in each.reads and each.name not in FUSIBLE and each.name not in REDUCTIONS
         for each in fusion.equations

@@ -29,11 +29,11 @@ STEP_FILE, REPORT_FILE = "step.jax-export", "export.json"
 
 @dataclass(frozen=True, eq=False)
 class JaxExport:
-    """An exported step: its folder, and what XLA says of it. ``report``: of the schedule, as it was compiled
-    before. ``reloaded``: what the step takes that was read from the file again and compiled with JAX's
-    defaults; no step was run. ``donate_argnums``: what to donate, since a file cannot say it. ``leaves``: the
-    step takes and returns flat arrays. ``platform``: what it was exported for. ``arguments`` and ``results``:
-    path, shape and type of each array.
+    """An exported step. ``report``: of the schedule, as compiled before the export. ``reloaded``: the memory
+    of the step read back from the file and compiled with JAX's default options; it was not run.
+    ``donate_argnums``: to pass to ``jax.jit`` after loading, since the file does not keep it. ``leaves``: the
+    step takes and returns flat arrays. ``platform``: the one it was exported for. ``arguments`` and
+    ``results``: path, shape and type of each array.
     """
 
     folder: Path
@@ -107,8 +107,7 @@ def _bytes(memory: StepMemory) -> dict[str, int]:
 @dataclass(frozen=True, eq=False)
 class Calling:
     """A plan's step as a function that JAX can export, without its static arguments. ``leaves``: it takes and
-    returns flat arrays, since a file cannot name the types of their trees.
-    """
+    returns flat arrays, because its pytree types cannot be serialized."""
 
     plan: JaxPlan
     leaves: bool
@@ -125,7 +124,7 @@ class Calling:
 
     @property
     def donated(self) -> tuple[int, ...]:
-        """The numbers of the arguments of which it may take over all arrays."""
+        """The numbers of the arguments whose arrays are all donated."""
         left, found = iter(range(len(jax.tree.leaves(self.plan.arguments)))), []
         for number, argument in enumerate(self.arguments):
             flat = {next(left) for _ in jax.tree.leaves(argument)}

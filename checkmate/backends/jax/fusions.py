@@ -22,23 +22,22 @@ from checkmate.backends.jax.program import (
 )
 from checkmate.backends.xla_policy.pooling import can_compare
 
-_BROADCAST = 8  # what is so many times larger than its operand is made where it is read
-_START_S = 2e-6  # a kernel takes so long at least: assumed
-_MOST_READS = 32  # of one kernel: XLA has a limit as well
-_REDUCED = 8  # a reduction makes its operand so many times smaller, to share a kernel with others
+_BROADCAST = 8  # a result this many times larger than its operand is recomputed in each reader
+_START_S = 2e-6  # the least time of a kernel: assumed
+_MOST_READS = 32  # the most values that a kernel reads; XLA has such a limit too
+_REDUCED = 8  # a reduction shares a kernel with others if it makes its operand this many times smaller
 # Primitives that may end a kernel which also computes their operands.
 _ENDS = FUSIBLE | REDUCTIONS | {"gather", "dynamic_slice", "concatenate"}
-_SUMS = REDUCTIONS - {"argmax", "argmin"}  # what else a kernel of whole rows has inside
+_SUMS = REDUCTIONS - {"argmax", "argmin"}  # reductions that a kernel over whole rows computes inside
 
 
 @dataclass(frozen=True, eq=False)
 class Fusion:
-    """Equations that are emitted together.
+    """Equations that XLA is expected to compile into one kernel.
 
-    ``inline`` are equations that cost nothing (broadcasts, reshapes, constants): each fusion has its own.
-    ``reads`` and ``writes`` are the values at its border. ``overwrites``: pairs of them (written, read); the
-    one may be written over the other, which is as large. ``workspace``: bytes that it needs beside them and
-    its loops.
+    ``inline``: positions of equations that cost nothing (broadcasts, reshapes, constants), which every fusion
+    repeats. ``reads`` and ``writes``: its inputs and outputs. ``overwrites``: pairs (written, read) of equal
+    size, where the output may reuse the input's buffer. ``workspace``: scratch bytes.
     """
 
     equations: tuple[Equation, ...]
@@ -170,23 +169,23 @@ def _workspace(equations: Sequence[Equation]) -> int:
 
 
 def _pooling_bytes(params: Mapping[str, Any], slope: Any, operand: Any) -> int:
-    # Compared, that is a byte for each window, and the padded operand. Else it is XLA's windows of indices.
+    # By comparisons: a byte for each window, and the padded operand. By XLA's own way: windows of indices.
     if can_compare(params["window_dimensions"]):
         padded = any(any(pair) for pair in params["padding"])
         return int(slope.size) + padded * aval_bytes(operand)
     return 4 * (len(operand.shape) * int(operand.size) + (len(operand.shape) + 2) * int(slope.size))
 
 
-# XLA for GPUs makes a cheap value again in each kernel that reads it, rather than write it once and read it
-# back: float32 copies of bfloat16 values, for example, are in no buffer. It weighs what either would take,
-# and so does this, from the last equation to the first. Sums over a last axis are inside of what reads them,
-# as in a softmax. Other reductions that read the same value are one kernel.
+# XLA:GPU recomputes a cheap value in each kernel that reads it instead of writing it once and reading it
+# back: float32 copies of bfloat16 values, for example, have no buffer. It compares the time of both; so does
+# this, from the last equation to the first. Sums over the last axis are fused into their readers, as in a
+# softmax. Other reductions of the same value share one kernel.
 def kernels(program: Program, speed: Speed) -> tuple[Fusion, ...]:
     """Return the program's equations as a GPU's kernels, in a valid order; an equation may be in several."""
     grouping = _Grouping(program, speed)
     for index in reversed(range(len(program.equations))):
         grouping.place(index)
-    for index in sorted(grouping.groups, reverse=True):  # what they read is known by now
+    for index in sorted(grouping.groups, reverse=True):  # again, now that the reads of all groups are known
         grouping.place_again(index)
     links, groups = grouping.links, list(grouping.groups.values())
     read = {value for group in groups for value in group.reads} | links.results
@@ -201,7 +200,8 @@ def kernels(program: Program, speed: Speed) -> tuple[Fusion, ...]:
 
 @dataclass(eq=False)
 class _Group:
-    """A kernel as it grows. ``last``: the equation whose value it writes. ``seconds``: without its bytes."""
+    """A kernel being built. ``last``: the equation whose value it writes. ``seconds``: of its computation
+    alone, without reading and writing."""
 
     last: int
     members: set[int]
@@ -331,8 +331,8 @@ def _operand_shape(each: Equation) -> tuple[int, ...]:
 
 
 def _merged(program: Program, groups: list[_Group]) -> list[list[_Group]]:
-    # Reductions of the same value are one kernel. Only those are merged that are equally many steps from the
-    # arguments, so that none waits for itself.
+    # Reductions of the same value become one kernel, but only those at equal depth in the graph, since a
+    # kernel must not depend on itself.
     needs = _needs(program, groups)
     level: dict[int, int] = {}
     alike: dict[Hashable, list[_Group]] = {}

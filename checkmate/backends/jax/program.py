@@ -1,7 +1,7 @@
 """A JAX step as one flat list of equations, and what its primitives cost.
 
-Calls are inlined, what nobody reads is left out, and equal equations are one, as XLA would have it. So a
-``jax.checkpoint`` in the step leaves no trace.
+Calls are inlined, what nobody reads is left out, and equal equations are one, as XLA would have it. Where
+the barriers of a ``jax.checkpoint`` were taken out, it so leaves no trace.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ CALLS: Mapping[str, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Equation:
-    """One equation: ``source`` is JAX's, the numbers are this program's."""
+    """One equation. ``source``: JAX's equation; ``inputs`` and ``outputs``: numbers of this program's
+    values."""
 
     source: JaxprEqn
     inputs: tuple[Atom, ...]
@@ -60,10 +61,8 @@ class Equation:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Equations in a valid order; ``avals`` has the shape and type of each value.
-
-    ``constants`` were captured; ``results`` go out.
-    """
+    """Equations in a valid order. ``avals``: shape and type of each value. ``constants``: captured arrays, by
+    value. ``results``: what the step returns."""
 
     arguments: tuple[int, ...]
     constants: Mapping[int, Any]
@@ -75,7 +74,7 @@ class Program:
         return aval_bytes(self.avals[value])
 
     def given(self, arguments: Sequence[Any]) -> dict[int, Any]:
-        """The values that are there before the first equation."""
+        """The values known before the first equation: arguments and constants."""
         return {**dict(zip(self.arguments, arguments, strict=True)), **self.constants}
 
     def returned(self, values: Mapping[int, Any]) -> list[Any]:
@@ -138,7 +137,12 @@ class _EquationReader:
     def _equation(self, equation: JaxprEqn, inputs: list[Atom], stack: str) -> Sequence[Atom]:
         body = _body_of(equation)
         if body is not None:
-            return self.inline(body[0], body[1], inputs, stack)
+            known = self._known
+            if equation.params.get("differentiated") and equation.params.get("prevent_cse"):
+                self._known = {}
+            found = self.inline(body[0], body[1], inputs, stack)
+            self._known = known
+            return found
         key = _key_of(equation, inputs)
         if key is not None and key in self._known:
             return self._known[key]

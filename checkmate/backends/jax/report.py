@@ -14,10 +14,11 @@ class JaxReport:
     """What was asked, and what XLA's compiled step takes.
 
     ``budget_bytes`` is what the whole compiled step may hold: arguments, results and temporary buffers.
-    ``plain`` and ``reached`` are compiled, not run. ``base`` is what a share is of: ``plain``, or the step as
-    it was written. ``predicted_overhead`` is the extra cost by counted operations and bytes, a fraction.
-    ``status`` and ``gap`` are the solver's, for its own model of memory. ``compilations`` were made, in
-    ``compile_seconds``. ``recomputations`` are fusions that run again.
+    ``plain`` and ``reached`` (the plain and the scheduled step) were compiled, not run. ``base``: what a
+    budget in percent refers to: ``plain``, or the step with the user's own recomputation.
+    ``predicted_overhead``: the extra cost by counted operations and bytes, a fraction. ``status`` and
+    ``gap``: the solver's, for the graph's model of memory. ``compilations``: how many; they took
+    ``compile_seconds``. ``recomputations``: how many fusions run again.
     """
 
     budget_bytes: int

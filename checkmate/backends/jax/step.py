@@ -24,10 +24,9 @@ from checkmate.units import format_bytes
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A step as it was traced for one layout. ``donated`` are numbers of flat arguments. ``example``: the
-    arguments, with shapes for arrays. ``as_written``: with the step's own recomputation, where that was taken
-    out of ``jaxpr``.
-    """
+    """A step traced for one layout of arguments. ``donated``: numbers of flat arguments. ``example``: the
+    arguments, with shapes for arrays. ``as_written``: the jaxpr before the user's own recomputation was
+    removed to get ``jaxpr``; None if there was none."""
 
     jaxpr: Any
     results: Any
@@ -46,9 +45,9 @@ class Traced:
 
 @dataclass(frozen=True, eq=False)
 class JaxPlan:
-    """How the step of one layout runs. ``executable`` is a function of flat arguments; ``jitted`` is the same
-    inside of other functions of JAX, unless the step has to be ``alone``: compiled with options, which a part
-    cannot have. ``example``: the arguments that it is for, with ``jax.ShapeDtypeStruct`` for arrays.
+    """How the step of one layout of arguments runs. ``executable``: compiled, for flat arguments; ``jitted``:
+    the same to be called inside other JAX functions. ``alone``: it needs XLA options, so ``jitted`` would not
+    keep the budget there. ``example``: the layout's arguments, with ``jax.ShapeDtypeStruct`` for arrays.
     ``donated``: numbers of flat arguments.
     """
 
@@ -121,9 +120,7 @@ class JaxPlan:
 
 @dataclass(frozen=True, eq=False)
 class BegunStep:
-    """A traced step, and the plain step as XLA compiles it in so many ``seconds``: a function of flat
-    arguments.
-    """
+    """A traced step and its compiled plain step, a function of flat arguments. ``seconds``: compile time."""
 
     traced: Traced
     jitted: Any

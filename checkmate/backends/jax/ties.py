@@ -1,9 +1,9 @@
 """Barriers, selects and conditionals by which XLA keeps a schedule, as JAX's equations.
 
-XLA merges equal computations; a copy that depends on a later value is no equal one. On GPUs and TPUs it waits
-by a barrier, which stays until memory is planned, and costs nothing. XLA:CPU drops barriers before it orders.
-A select holds it to more: its predicate is always true, but is computed from that value. It copies what it
-passes on, but not where that is fused into what reads it.
+XLA merges equal computations, but not a copy whose operand depends on a later value. On GPUs and TPUs an
+optimization barrier adds that dependency; it stays until memory is planned, and costs nothing. XLA:CPU
+removes barriers before it orders the ops. There a select adds it: its predicate is computed from the later
+value, and is always true. A select copies its operand unless it is fused into the reader.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Pin:
 
 @dataclass(frozen=True)
 class ForCpu:
-    """The values of a program that have to be pinned (``kept``), and those to be made in time (``ends``)."""
+    """What XLA:CPU needs for a program: values to pin in memory (``kept``), and values that only lead to
+    results, such as weight gradients, to be computed early (``ends``)."""
 
     program: Program
     stages: Sequence[Stage[int]]
@@ -146,10 +147,10 @@ class OnCpu:
 
 
 def scattered_late(slope: Any, operand: Any, params: Mapping[str, Any]) -> Any:
-    """Return the result of ``select_and_scatter_add``, computed from zeros that wait.
+    """Return the result of ``select_and_scatter_add``, scattered into zeros that depend on ``slope``.
 
-    XLA for GPUs scatters the slope of max pooling into zeros. They are a constant: it makes them as early as
-    anything of that shape is compared with 0, by a ReLU for example, and holds them until the end.
+    XLA:GPU scatters the gradient of max pooling into a constant of zeros. It would share that with any
+    earlier zeros of the same shape, for example those that a ReLU compares with, and hold them until the end.
     """
     zero, _ = lax.optimization_barrier((jnp.zeros((), operand.dtype), slope))
     chosen = jax.make_jaxpr(lambda one, other: params["select_prim"].bind(one, other))(zero, zero).jaxpr

@@ -1,11 +1,11 @@
-"""How a schedule is put to XLA: what waits, and how XLA orders the rest.
+"""The ways to emit a schedule for XLA: which steps wait, by which operations, and which scheduler XLA uses.
 
-On a GPU XLA orders for memory, and recomputations alone wait. Where all steps are tied it fuses less,
-compiles slower and holds more. XLA:CPU orders for speed. It has a scheduler for memory as well, which is
-chosen for a whole program. But it is not made for copies, and no way of waiting is best everywhere: barriers
-in an Equinox decoder, gates (``xla_policy.for_cpu``) where biases are summed, selects where most is computed
-again. Where all steps are tied XLA keeps to the order, for 20 % less to 30 % more time: selects copy what
-they pass on.
+XLA:GPU orders ops for low memory, so only recomputations have to wait. If all steps waited, it would fuse
+less, compile slower and hold more. XLA:CPU orders ops for speed; its scheduler for memory can only be chosen
+for a whole program. That scheduler was not made for recomputation, and no kind of waiting is best for all
+models: barriers are for an Equinox decoder, gates (``xla_policy.for_cpu``) where biases are summed, selects
+where most is recomputed. If all steps wait by selects, XLA:CPU keeps the schedule's order; since selects copy
+their operands, a step takes 20 % less to 30 % more time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from checkmate.backends.protocol import NEAR
 from checkmate.backends.xla_policy.waits import Waiting, WaitPolicy
 
 _THRIFTY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
-# XLA plans its buffers before it makes machine code, so trials make poor code quickly. On an H200 a step took
-# 2 to 4 s to compile for 22 to 29 where no kernels were tried out, and the same bytes. XLA:GPU has no such
-# code for some products (a ViT's, where JAX 0.11 compiled for an H200): then without Triton's kernels, which
-# takes a few per cent more or less, and at last as the step will run.
+# XLA plans its buffers before it makes machine code, so trials use options that make poor code quickly. On an
+# H200 a step compiled in 2 to 4 s instead of 22 to 29 s without autotuning, with the same bytes. Without it,
+# XLA:GPU cannot compile some matrix products (of a ViT, by JAX 0.11 on an H200). Then Triton's kernels are
+# switched off, which changes the bytes by a few per cent; the last resort is the final options.
 _Options = dict[str, str | int | bool]
 _QUICK: dict[str, tuple[_Options, ...]] = {
     "cpu": ({"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True},),
@@ -34,7 +34,7 @@ _QUICK: dict[str, tuple[_Options, ...]] = {
 
 @dataclass(frozen=True)
 class Way:
-    """``thrifty``: by XLA:CPU's scheduler for memory, an option that is for a whole program."""
+    """``thrifty``: use XLA:CPU's scheduler for low memory, an option of a whole program."""
 
     ties: WaitPolicy
     waiting: Waiting = Waiting.SELECTS
@@ -48,7 +48,7 @@ class Way:
         return dict(_THRIFTY) if self.thrifty else {}
 
     def trial_options(self, platform: str) -> list[_Options]:
-        """With what to compile only to read the memory; what comes later is for where XLA fails."""
+        """Options to compile with if only the memory is read; the next ones are tried if XLA fails."""
         return [{**self.options, **quick} for quick in (*_QUICK.get(platform, ()), {})]
 
 
@@ -77,13 +77,11 @@ def usual_ways(ways: Sequence[Way], platform: str) -> int:
 
 
 def near(platform: str) -> float:
-    """Return the factor over the budget up to which another way is still tried.
-
-    What XLA:CPU's scheduler for memory takes in one way was up to 2.3 times what it takes in another.
-    """
+    """Return ``Compiler.near``: with XLA:CPU's scheduler for memory, the same schedule took up to 2.3 times
+    as much memory in one way as in another."""
     return 2.0 if platform == "cpu" else NEAR
 
 
 def holds_order(way: Way, platform: str) -> bool:
-    """Whether the plain order may take less memory in such a way."""
+    """Whether the plain order, emitted this way, may take less memory than the plain step."""
     return platform == "cpu" and (way.thrifty or way.ties is WaitPolicy.ALL)

@@ -12,12 +12,11 @@ from checkmate.backends.tf.tf_step import retraced_step, traced_step
 from checkmate.backends.tf.trace.of_request import trace_request
 from checkmate.backends.tf.xla.op_costs import costs_for_xla
 from checkmate.backends.tf.xla_step import XlaStep
-from checkmate.errors import StepTooLargeError, UsageError
+from checkmate.errors import StepTooLargeError
 from checkmate.ir import Graph, SolveResult
 from checkmate.machine.cost_store import CostStore, default_path
 from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
-from checkmate.runner import TENSORFLOW
 from checkmate.units import Budget
 
 
@@ -56,11 +55,6 @@ class TensorflowBackend:
         """Return the step of a graph of a file, with a schedule for it. A graph of another device gets the
         memory rules of this one's kernels; the report's notes say so.
         """
-        if graph.runner.backend != TENSORFLOW:
-            raise UsageError(
-                f"the graph {graph.name!r} is of a JAX step, and Keras is set up for {TENSORFLOW!r} here",
-                hint="set KERAS_BACKEND=jax",
-            )
         traced = retraced_step(request, graph, result, report, cancelled)
         step = XlaStep if traced.for_xla else ExecutorStep
         return step(traced, report, cancelled)

@@ -22,11 +22,10 @@ GRADIENTS, RESULTS = "gradients", "variables and results"
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison found, and where it was made: at ``batch``, on ``device`` (cpu or gpu). ``found`` is
-    as ``backends.tf.measure.step.compare`` gives it; None where the plain step fits nowhere. ``note`` says
-    where, unless that is the step's own batch and device. ``what`` was compared: gradients, or what a step
-    that is not Keras's own comes to.
-    """
+    """A comparison at ``batch`` on ``device`` (cpu or gpu). ``found``: as returned by
+    ``backends.tf.measure.step.compare``; None if the plain step fits nowhere. ``note``: a sentence if batch
+    or device are not the step's own. ``what``: what was compared, in words: gradients, or the results of a
+    step that is not Keras's own."""
 
     found: Mapping[str, Any] | None
     batch: int = 0

@@ -32,7 +32,7 @@ from checkmate.units import Budget, format_bytes
 
 @dataclass(frozen=True, eq=False)
 class Measured(Fitted):
-    """``folded``: the step as it was emitted."""
+    """``folded``: the step that was measured, with ``in_turn`` set if its ops ran one at a time."""
 
     measured: FreshMeasurement
     folded: FoldedStep
@@ -48,7 +48,7 @@ class ExecutorStep(TfStep, MeteredStep):
         cancelled: Cancelled,
         too_large: StepTooLargeError | None = None,
     ) -> None:
-        """Measure the plain step. ``too_large``: it is known not to fit the device."""
+        """Measure the plain step. ``too_large``: the error of an earlier attempt, if it does not fit."""
         super().__init__(traced, report, cancelled)
         self._plain = measure_plain(
             self.request, self.folded, too_large=too_large, report=report, cancelled=cancelled
@@ -77,7 +77,11 @@ class ExecutorStep(TfStep, MeteredStep):
         return min(self.plain_bytes, found.first_peak_bytes)
 
     def share_notes(self, budget: Budget, allowed: int) -> tuple[str, ...]:
-        return predicted_share_note(budget, allowed, self.plain)
+        """Say that a budget in percent refers to a predicted peak, if the plain step was not measured."""
+        if budget.share is None or self.plain.measured is not None:
+            return ()
+        peak, share = format_bytes(self.plain.peak_bytes), f"{100 * budget.share:g} %"
+        return (f"the budget {format_bytes(allowed)} is {share} of the plain step's predicted peak {peak}",)
 
     def own_budget(self) -> Allowed:
         assert self.supplied is not None
@@ -160,14 +164,6 @@ def executor_step(traced: TracedStep, budget: Budget, costs: CostOptions, solver
             cancelled=solver.cancelled,
         )
     return ExecutorStep(TracedStep(request, folded), solver.report, solver.cancelled, too_large)
-
-
-def predicted_share_note(budget: Budget, allowed_bytes: int, plain: Plain) -> tuple[str, ...]:
-    """Say what a share is of, where the plain step was not measured."""
-    if budget.share is None or plain.measured is not None:
-        return ()
-    allowed, peak = format_bytes(allowed_bytes), format_bytes(plain.peak_bytes)
-    return (f"the budget {allowed} is {100 * budget.share:g} % of the plain step's predicted peak {peak}",)
 
 
 def costs_note(graph: Graph) -> tuple[str, ...]:

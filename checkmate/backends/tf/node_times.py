@@ -21,7 +21,7 @@ from checkmate.backends.tf.trace.coarsen import FoldedStep
 _EMITTED = re.compile(r"step(\d+)/[^/]+/([^/]+)")  # stepN/node/op, and more inside a function that it calls
 _NUMBER = re.compile(r"(_\d+)+$")
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_END = "end/"  # the scope of what the emitted step does last
+_END = "end/"  # the scope of the ops after the schedule
 _LONGEST_INTERVAL = 50e-6  # seconds; a host that takes longer between kernels is not busy with launches
 
 NO_KERNEL_TIMES = (
@@ -54,8 +54,8 @@ def position_of(name: str) -> int:
 def askers_by_name(
     folded: FoldedStep, names: Iterable[str], steps: Sequence[int]
 ) -> dict[str, tuple[int, int | None]]:
-    """Return by emitted name the position in ``steps`` and the number of its node's op. ``names`` are in the
-    order in which they ran. None: TensorFlow put the op there under a name of its own."""
+    """Return, by emitted name, the position in ``steps`` and the index of the op within its node; None for an
+    op that TensorFlow itself added to the node. ``names`` are in the order in which they ran."""
     found: dict[tuple[int, str], tuple[int, int | None]] = {}
     taken: Counter[tuple[int, str]] = Counter()
     parts = {name: (int(each[1]), each[2]) for name in names if (each := _EMITTED.match(name))}
@@ -71,7 +71,7 @@ def askers_by_name(
 
 
 def _bare_leaf(leaf: str) -> str:
-    return _NUMBER.sub("", leaf)  # what makes it unique in its graph
+    return _NUMBER.sub("", leaf)  # without the number that makes the name unique in its graph
 
 
 def node_runs(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[NodeRun]:

@@ -18,8 +18,8 @@ from checkmate.progress import Cancelled, Report
 from checkmate.request import ModelRequest
 from checkmate.units import format_bytes
 
-_OF_THE_FREE = 0.9  # that a step is predicted to take, which is tried first
-_SMALLER = 2 / 3  # of a batch that did not fit: the next one
+_OF_THE_FREE = 0.9  # the share of the free memory that the first smaller batch should take
+_SMALLER = 2 / 3  # the next batch, as a share of one that did not fit
 _TRIES = 12
 
 History = tuple[tuple[int, int], ...]
@@ -27,11 +27,10 @@ History = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    """What is known of the plain step. ``predicted_bytes``: the peak that the meter should show. ``history``:
-    what the allocator is asked for before the first step. ``batch``: the largest batch tried at which the
-    step fits; 0 where none does. ``measured`` is None where it does not fit; then ``why`` says so.
-    ``free_bytes``: the memory there was, where it is known.
-    """
+    """What is known of the plain step. ``predicted_bytes``: its peak on the meter, as predicted. ``history``:
+    the requests to the allocator before the first step. ``batch``: the largest tried batch that fits; 0 if
+    none does. ``measured``: None if the step does not fit; ``why`` then says so, and ``free_bytes`` is the
+    memory that was available, if known."""
 
     predicted_bytes: int
     history: History
@@ -54,9 +53,8 @@ class Plain:
         return f"plain step: does not fit (predicted {format_bytes(self.predicted_bytes)}{room})"
 
     def facts(self) -> dict[str, Any]:
-        """Return what the report says of the plain step. The batch is None where it fits at none that was
-        tried.
-        """
+        """Return the report's facts about the plain step. ``largest_batch`` is None if no tried batch
+        fits."""
         return {
             "fits": self.measured is not None,
             "why": self.why,
@@ -109,7 +107,7 @@ def measure_plain(
 
 
 def share_of(error: StepTooLargeError) -> float:
-    """Return the share of a batch that should fit, by what ``error`` says; else one half."""
+    """Return the share of the batch that should fit, by the bytes in ``error``; one half if it has none."""
     needed, free = error.details.get("needed_bytes"), error.details.get("free_bytes")
     return 0.5 if not needed or free is None else min(1.0, _OF_THE_FREE * free / needed)
 
@@ -127,7 +125,7 @@ def smaller_batches(batch: int, share: float) -> Iterator[int]:
 def _predicted(folded: FoldedStep, history: History) -> int:
     graph = folded.graph
     everything = list(range(graph.n))
-    fixed = 0 if history else graph.fixed_bytes  # which the history has, where there is one
+    fixed = 0 if history else graph.fixed_bytes  # a history already contains the fixed bytes
     return fixed + predicted_allocated(folded, graph, everything, history, small_chunks=False)
 
 
@@ -145,17 +143,17 @@ def _free_bytes(error: StepTooLargeError, graph: Graph) -> int | None:
 
 @dataclass(frozen=True)
 class MeterHistory:
-    """What a measurement told of the step. ``history``: what the allocator was asked for before the step;
-    ``fixed_bytes``: the graph's there. ``surplus``: the share by which the meter has shown more than was
-    predicted.
-    """
+    """What a measurement tells about the allocator at other sizes. ``history``: its requests before the first
+    step, in which the graph had ``fixed_bytes``. ``surplus``: how much more than predicted the meter showed,
+    as a share."""
 
     history: tuple[tuple[int, int], ...]
     fixed_bytes: int
     surplus: float = 0.0
 
     def at(self, fixed_bytes: int) -> tuple[tuple[int, int], ...]:
-        """Return the history where ``fixed_bytes`` bytes are fixed. Larger inputs are one more request."""
+        """Return the history for a graph with ``fixed_bytes``; the difference is added as one more
+        request."""
         more = fixed_bytes - self.fixed_bytes
         handle = 1 + max((handle for handle, _ in self.history), default=0)
         return (*self.history, (handle, more)) if more > 0 else self.history
@@ -167,10 +165,9 @@ class MeterHistory:
 
 @dataclass(frozen=True, eq=False)
 class AllocatorReplica:
-    """Predicts what the allocator's meter shows for schedules of one step. ``history``: what the allocator is
-    asked for before the first step: (handle, bytes). ``surplus``: the share by which the meter is taken to
-    show more than is predicted.
-    """
+    """Predicts the peak on the allocator's meter for schedules of one step. ``history``: (handle, bytes) of
+    the requests before the first step. ``surplus``: a share that is added to each prediction, because earlier
+    measurements showed more than predicted."""
 
     folded: FoldedStep
     history: Sequence[tuple[int, int]]

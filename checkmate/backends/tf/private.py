@@ -171,9 +171,8 @@ def create_stateless(
 def _attributes(op: tf.Operation, iterations: int | None = None) -> dict[str, Any]:
     attributes = {key: value for key, value in op.node_def.attr.items() if key not in _DROPPED_ATTRIBUTES}
     if "parallel_iterations" in attributes and iterations is not None:
-        # A loop that runs ahead of its own accumulations holds the intermediates of many iterations at once
-        # (measured on an LSTM: 43 MB instead of 3), by chance. One iteration at a time uses the memory that
-        # the graph says; more run where there is room.
+        # Concurrent iterations of a loop hold their intermediates at once (an LSTM held 43 MB instead of 3).
+        # One at a time takes the memory that the graph counts; more are allowed if there is room.
         as_traced = attributes["parallel_iterations"].i
         attributes["parallel_iterations"] = AttrValue(i=min(as_traced, iterations))
     return attributes
@@ -324,7 +323,7 @@ def called_body(graph: Any, name: str, inputs: int, outputs: int) -> Any:
 
 
 def called_bodies(op: tf.Operation) -> dict[str, Any]:
-    """Return the functions that ``op`` calls, as it calls them, by name; none where one is not known."""
+    """Return the bodies of the functions that ``op`` calls, by name; empty if one of them is not known."""
     inputs = len(op.inputs) - (op.type in ("If", "Case"))
     found = {
         name: called_body(op.graph, name, inputs, 1 if key == "cond" else len(op.outputs))
@@ -426,7 +425,7 @@ def method_owner(function: Any) -> tuple[bool, Any]:
 
 
 def flops(graph: Any, op: tf.Operation) -> float | None:
-    with deprecation.silence():  # TensorFlow warns of a function that it calls itself
+    with deprecation.silence():  # TensorFlow's own code calls a deprecated function
         try:
             value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
         except ValueError:  # TensorFlow counts poolings and gradients of convolutions only for channels last
@@ -511,7 +510,7 @@ class FirstReplica(tf.distribute.ReplicaContext):  # type: ignore[misc]
 
 
 class _Merged:
-    """Stand for a strategy that gives all replicas the first one's value."""
+    """Stands for a strategy's merge context, in which all replicas have the first one's value."""
 
     def __init__(self, replica: FirstReplica) -> None:
         self._replica = replica

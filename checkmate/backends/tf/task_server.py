@@ -82,9 +82,9 @@ def imported() -> Tasks:
 
 
 def _end_without(asked: int, done: int) -> None:
-    """End the process when the other end of ``asked`` closes. Return when that of ``done`` does."""
+    """Wait until the other end of pipe ``asked`` or ``done`` closes. If it is ``asked``, end the process."""
     poll = select.poll()
-    poll.register(asked, 0)  # without events it tells only of the end
+    poll.register(asked, 0)  # with no events requested, poll reports only that the other end has closed
     poll.register(done, 0)
     if any(file == asked for file, _ in poll.poll()):
         os._exit(0)
@@ -113,7 +113,7 @@ def do(files: TaskFiles, tasks: Tasks) -> int:
             write({"ok": answer})
     except Exception as error:
         if EXHAUSTED.search(traceback.format_exc()):
-            raise  # the parent sees it by what is printed
+            raise  # the parent recognizes it in the printed traceback
         known = as_known(error)
         facts = {
             "type": type(known).__name__,

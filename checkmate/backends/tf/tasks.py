@@ -82,7 +82,7 @@ def run_task(
         output, code = _run(folder, watched, _own_environment(environment), on_cpu=_measures_cpu(task))
         try:
             answer = json.loads(files.answer.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # it ended before it wrote, or while it did
+        except (OSError, ValueError):  # the process ended before the answer was complete
             raise error_without_answer("the measuring process", output, code) from None
     if "error" in answer:
         raise _as_same_type(answer["error"])
@@ -192,7 +192,7 @@ def _measures_cpu(task: Mapping[str, Any]) -> bool:
     request = task.get("request")
     if request is None or request.get("device") == "cpu":
         return True
-    tf = sys.modules.get("tensorflow")  # where it is not imported yet, a card may be there
+    tf = sys.modules.get("tensorflow")  # without it, assume that there may be a GPU
     return tf is not None and not tf.config.list_physical_devices("GPU")
 
 
@@ -277,7 +277,7 @@ class TaskProcess:
     def poll(self) -> int | None:
         """Return the exit code if it has ended; raise a ``NotBegunError`` if the server ended before it
         began."""
-        ended = self._server.ended  # before the last of what it told is read
+        ended = self._server.ended  # asked before reading, so that no last message is missed
         for fact in self._server.told() if self.returncode is None else ():
             self._number = fact.get("process", self._number)
             self.returncode = fact.get("code", self.returncode)
@@ -356,7 +356,7 @@ def _at_import(environment: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def task_servers() -> TaskServers | None:
-    """Return what gives this process others; None: each imports TensorFlow."""
+    """Return this process's servers; None if each task has to import TensorFlow by itself."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     if not any(path.exists() for path in _GPUS):

@@ -30,9 +30,8 @@ _SAVED_MODEL = "saved_model"
 
 @dataclass(frozen=True, eq=False)
 class TracedStep:
-    """A step as it was traced here. Nothing of it was run yet. ``supplied``: a schedule of a file, made one
-    of this step; ``notes`` say what changed.
-    """
+    """A step as traced in this process; nothing was run yet. ``supplied``: a schedule from a file, adapted to
+    this trace; ``notes`` say what changed."""
 
     request: ModelRequest
     folded: FoldedStep
@@ -61,8 +60,8 @@ def retraced_step(
 
 
 def _with_target_of(request: ModelRequest, graph: Graph) -> ModelRequest:
-    """Return ``request`` with the folding of ``graph`` and, unless it names a target, that of ``graph``. A
-    schedule is for one target, and a model may be compiled for XLA on one machine and not on another."""
+    """Return ``request`` with the folding of ``graph``, and with its target unless the request names one. A
+    schedule is for one target, and Keras may choose XLA for a model on one machine and not on another."""
     request = replace(request, fused=graph.origin.fused)
     known = graph.origin.target
     return request if request.target is not None or not known else replace(request, target=known)

@@ -26,10 +26,10 @@ _STEADY = 0.02  # of the least peak: steps that differ by less are called the sa
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """What was measured of a schedule, to report on it. ``reloaded``: the scheduled step after an export.
-    ``predicted_bytes``: the peak by the allocator's replica, or by XLA; None: it is predicted by the plain
-    step's slack. ``live_bytes``: of each step of the schedule, where XLA told it; else they are measured.
-    """
+    """The measurements of a schedule to report on. ``reloaded``: the exported step, loaded again.
+    ``predicted_bytes``: the peak by the allocator's replica, or by XLA; None: predict it from requested bytes
+    and the plain step's slack. ``live_bytes``: per step of the schedule, by XLA; empty if they were
+    measured."""
 
     plain: Plain
     measured: FreshMeasurement

@@ -33,8 +33,8 @@ from checkmate.ir import CostOrigin, Graph, Schedule, SolveResult
 from checkmate.progress import Cancelled, Progress, Report
 from checkmate.units import plural
 
-# A CPU's allocator splits a free chunk that is at least twice what is asked for. Small buffers take some
-# of it first.
+# The region has this many times the bytes of the temporaries: the allocator splits only chunks of at least
+# twice the request, and small buffers take some of the region first.
 _SPLIT = 3
 
 
@@ -47,6 +47,7 @@ class XlaFitted(Fitted):
 class _Compilation(XlaCompilation):
     def __init__(self, step: XlaStep) -> None:
         self._step = step
+        super().__init__()
 
     @property
     def graph(self) -> Graph:
@@ -84,11 +85,7 @@ class XlaStep(TfStep, CompiledStep):
         """Compile the plain step."""
         super().__init__(traced, report, cancelled)
         report(Progress("compile", message="compiling the plain step with XLA"))
-        self._compiled_plain = self.compilation.plain.memory
-
-    @cached_property
-    def compilation(self) -> _Compilation:
-        return _Compilation(self)
+        self.compilation: _Compilation = _Compilation(self)
 
     def none_fits(self, fit: CompiledFit[WaitPolicy, XlaMemory]) -> NoScheduleError:
         what = f"a training step of {self.folded.traced.loaded.name!r}"
@@ -104,12 +101,12 @@ class XlaStep(TfStep, CompiledStep):
         )
         chosen = fit.chosen
         tied = WaitPolicy.RUNS if chosen is None else chosen.way
-        memory = self._compiled_plain if chosen is None else chosen.made
+        memory = self.compilation.plain if chosen is None else chosen.made
         return XlaFitted(result, memory.peak_bytes, notes, tied, memory)
 
     @cached_property
     def plain(self) -> Plain:
-        """The plain step, measured compiled, as the user's own is."""
+        """The plain step, measured as compiled by XLA."""
         found = measure_plain(
             self.request, self.folded, xla=XlaEmission(), report=self.report, cancelled=self.cancelled
         )
@@ -139,10 +136,9 @@ class XlaStep(TfStep, CompiledStep):
         )
 
     def emission(self, fitted: Fitted) -> XlaEmission:
-        """Return how the step is emitted. On a CPU it fetches a region first that has room for all, and from
-        which the block of temporaries is split: else the block would take a whole region, of up to twice its
-        size.
-        """
+        """Return how to emit the step. On a CPU, a region with room for everything is fetched first, so that
+        the block of temporaries is split off it; otherwise the block would get a region of its own, up to
+        twice its size."""
         assert isinstance(fitted, XlaFitted)
         memory = fitted.memory
         region = memory.argument_bytes + memory.output_bytes + _SPLIT * memory.temp_bytes

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from checkmate.backends.outcomes import reported_seconds
-from checkmate.backends.protocol import Allowed, CostsWanted, MeteredStep, StepSolver
+from checkmate.backends.protocol import Allowed, CostsWanted, MeteredStep, StepSolver, other_step
 from checkmate.backends.torch.export import reloaded_peak, write_step
 from checkmate.backends.torch.graph import Region
 from checkmate.backends.torch.load import LoadedModule, Traced, load_module, traced
 from checkmate.backends.torch.step import Measured, RegionStep
-from checkmate.errors import OtherStepError, UsageError
 from checkmate.formats.files import put_in_place, staging
 from checkmate.formats.schedule import write_records
 from checkmate.ir import Graph, Schedule, SolveResult, VerificationReport
@@ -156,22 +155,10 @@ class TorchBackend:
     def step_of_file(
         self, request: ModelRequest, graph: Graph, result: SolveResult, report: Report, cancelled: Cancelled
     ) -> TorchStep:
-        if graph.runner.backend != TORCH:
-            raise UsageError(
-                f"the graph {graph.name!r} is not of a PyTorch step",
-                hint=f"make a graph of it: checkmate profile {request.model}",
-            )
         loaded, found = _traced(request, report, cancelled)
         here = _with_origin(request, loaded, found)
         if here.origin.step_fingerprint != graph.origin.step_fingerprint:
-            raise OtherStepError(
-                found=graph.fingerprint,
-                expected=here.fingerprint,
-                graph_name=graph.name,
-                model=request.model,
-                batch_size=graph.batch_size,
-                budget_bytes=result.budget_bytes,
-            )
+            raise other_step(request, graph, result, here.fingerprint)
         found = replace(found, region=found.region.with_graph(graph))
         return TorchStep(request, found, report, cancelled, result)
 

@@ -1,7 +1,7 @@
 """A schedule of a region as two FX graphs: the forward half and the backward half.
 
-FX drops a value after its last reader. Views are made again wherever they are read after the storage below
-them was, and the outputs of one op are taken apart right after it, so that each is dropped by itself.
+FX frees a value after its last reader. After a storage was recomputed, its views are made again where they
+are read. The outputs of one op are unpacked right after it, so that each can be freed by itself.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from checkmate.errors import ExportError
 from checkmate.ir import Schedule
 
 _VIEW = -1
-# Some kernels write other strides than tracing foretold (the gradient of batch norm): a view fails then.
+# Some kernels (the gradient of batch norm) write other strides than tracing predicted, so that a view fails.
 _RESHAPED = {torch.ops.aten.view.default: torch.ops.aten.reshape.default}
 
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """``forward`` returns the ``results``, so many, and then what ``backward`` takes before the tangents.
-    ``forward_ops``, ``backward_ops``: of each call the op of the region's graph that it runs; -1 for a view.
-    """
+    """The two halves of a scheduled step. ``forward`` returns ``results`` results, then the values saved for
+    ``backward``, which takes them and then the tangents. ``forward_ops``, ``backward_ops``: per call, the op
+    of the region's graph that it runs; -1 for a view."""
 
     forward: fx.GraphModule
     backward: fx.GraphModule
@@ -84,10 +84,9 @@ def emitted(region: Region, schedule: Schedule) -> Halves:
 
 @dataclass
 class _Half:
-    """One half while it is written. ``random``: random ops that run more than once. ``before``: the half that
-    it may take values from; ``saved`` are those, in the order in which it takes them. ``copies``: of the
-    joint graph's nodes, the last one that was written.
-    """
+    """One half while it is being emitted. ``random``: random ops that run more than once. ``before``: the
+    forward half, from which the backward half takes the ``saved`` values, in this order. ``copies``: node of
+    the joint graph → its latest copy."""
 
     joint: Joint
     random: set[fx.Node]
@@ -95,7 +94,7 @@ class _Half:
     graph: fx.Graph = field(default_factory=fx.Graph)
     saved: list[fx.Node] = field(default_factory=list)
     copies: dict[fx.Node, fx.Node] = field(default_factory=dict)
-    states: dict[fx.Node, fx.Node] = field(default_factory=dict)  # of the generator before an op first drew
+    states: dict[fx.Node, fx.Node] = field(default_factory=dict)  # random op → generator state before it
     op_of: dict[fx.Node, int] = field(default_factory=dict)
 
     def take(self, node: fx.Node) -> None:
@@ -118,10 +117,10 @@ class _Half:
             self.copies[output] = self._call(output, operator.getitem, (made, output.args[1]))
         for storage in self.joint.made(node):
             for view in self.joint.views.get(storage, ()):
-                self.copies.pop(view, None)  # it is of what was there before
+                self.copies.pop(view, None)  # it is a view of the earlier computation's storage
 
     def _draw(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], op: int) -> fx.Node:
-        """Run a random op: the first time it keeps the generator's state, again it draws from that state."""
+        """Run a random op: the first run saves the generator's state, a recomputation draws from that."""
         before = self.before
         if node not in self.states and before is not None and node in before.states:
             self.states[node] = self._save(before.states[node])

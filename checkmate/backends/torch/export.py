@@ -23,25 +23,24 @@ from checkmate.progress import Cancelled
 
 _RESOURCES = Path(__file__).resolve().parents[2] / "resources" / "export"
 _LIMIT_S = 3600.0
+_CONSTANTS = """from pathlib import Path
+from types import SimpleNamespace
+
+CONSTANTS = SimpleNamespace(**torch.load(Path(__file__).with_name("constants.pt")))"""
 
 
 def write_step(
     region: Region, schedule: Schedule, inputs: Sequence[Any], names: Sequence[str], folder: Path
 ) -> None:
     """Write ``halves.py``, ``step.py``, ``train_example.py`` and ``tensors.pt``: the module's parameters and
-    buffers by name, and one batch.
+    buffers by name, and one batch; and ``constants.pt``, if the code has any.
 
     Raises:
-        ExportError: the step is called with something that is no tensor, or holds a constant.
+        ExportError: the step is called with something that is no tensor.
     """
     if not all(isinstance(each, torch.Tensor) for each in inputs):
         raise ExportError("the step is called with values that are no tensors, which a file cannot keep")
     halves, joint = emitted(region, schedule), region.joint
-    if joint.constants:
-        raise ExportError(
-            f"the step holds {str(joint.constants[0].target)!r} as a constant, which is not exported",
-            hint="make it a buffer of the module",
-        )
     facts = {
         "inputs": list(names),
         "trained": [names[place] for place, each in enumerate(joint.gradients) if each is not None],
@@ -50,17 +49,19 @@ def write_step(
         "returned": [place for place in range(halves.results) if place not in joint.written.values()],
         "tangents": tangent_places(joint.module),
     }
-    code = "\n\n".join(
-        [
-            '"""The halves of a scheduled training step, as PyTorch\'s FX wrote them."""',
-            "import torch\nfrom torch import device, inf, nan",
-            "import torch._prims.rng_prims  # operators that draw from a kept state",
-            boxed_code(halves.forward, "forward"),
-            boxed_code(halves.backward, "backward"),
-            f"STEP = {pformat(facts, width=100, sort_dicts=False)}\n",
-        ]
-    )
-    (folder / "halves.py").write_text(code, encoding="utf-8")
+    parts = [
+        '"""The halves of a scheduled training step, as PyTorch\'s FX wrote them."""',
+        "import torch\nfrom torch import device, inf, nan",
+        "import torch._prims.rng_prims  # operators that draw from a kept state",
+        boxed_code(halves.forward, "forward"),
+        boxed_code(halves.backward, "backward"),
+        f"STEP = {pformat(facts, width=100, sort_dicts=False)}\n",
+    ]
+    if joint.constants:
+        held = {str(node.target): getattr(joint.module, str(node.target)) for node in joint.constants}
+        torch.save(held, folder / "constants.pt")
+        parts.insert(3, _CONSTANTS)
+    (folder / "halves.py").write_text("\n\n".join(parts), encoding="utf-8")
     tensors = {name: each.detach() for name, each in zip(names, inputs, strict=True)}
     torch.save(tensors, folder / "tensors.pt")
     for name in ("torch_step.py", "torch_train_example.py"):

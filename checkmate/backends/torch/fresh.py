@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from checkmate.backends.outcomes import difference
+from checkmate.backends.outcomes import Outcome, difference
 from checkmate.backends.torch.emission import emitted
 from checkmate.backends.torch.graph import Region
 from checkmate.backends.torch.running import Task, op_readings, outcome_of, peak_of, seconds_of
@@ -24,13 +24,13 @@ from checkmate.progress import Cancelled, Progress, Report
 
 _LIMIT_S = 3600.0
 _ROUNDING = 1e-6
-_SPREADS = 10.0  # times what two plain steps differ by: some kernels add in no fixed order
+_SPREADS = 10.0  # times the difference of two plain steps, which is not 0: some kernels sum in random order
 _OUT_OF_MEMORY = ("SIGKILL", "MemoryError", "OutOfMemoryError", "can't allocate memory")
 
 
 @dataclass(frozen=True)
 class OpReadings:
-    """By op: the least seconds, and the most bytes that its kernels and outputs held."""
+    """By op: the least seconds, and the most bytes that its scratch and outputs took."""
 
     seconds: Mapping[int, float]
     bytes: Mapping[int, int]
@@ -38,11 +38,11 @@ class OpReadings:
 
 @dataclass(frozen=True)
 class Beside:
-    """A scheduled step that ran beside the plain one. ``peak_bytes``: above its inputs. ``loss``: the first
-    result that is one number. ``bitwise``, ``apart``: how results and gradients compare, ``apart`` relatively
-    and overall, and ``spread`` that of two plain steps; ``worst``: which differs most, and by how much of the
-    largest. What needs the plain step is None where that did not run.
-    """
+    """A scheduled step compared with the plain one. ``peak_bytes``: above its inputs. ``loss``: the first
+    result that is a single number. ``bitwise``: results and gradients are equal to the bit. ``apart``: their
+    overall relative difference; ``spread``: the same between two plain steps, one of them not compiled.
+    ``worst``: the array that differs most, and by how much, as a share of the largest array. Fields that need
+    the plain step are None if it did not run."""
 
     peak_bytes: int
     seconds: float
@@ -56,7 +56,7 @@ class Beside:
 
     @property
     def equal(self) -> bool | None:
-        """Whether results and gradients are the plain step's, up to what two plain steps differ by."""
+        """Whether results and gradients equal the plain step's, up to the difference of two plain steps."""
         if self.apart is None:
             return None
         return bool(self.bitwise) or self.apart <= max(_ROUNDING, _SPREADS * self.spread)
@@ -82,10 +82,10 @@ def measure_plain(
 def measure_beside(
     region: Region, inputs: Sequence[Any], schedule: Schedule, what: str, report: Report, cancelled: Cancelled
 ) -> Beside:
-    """Return what a scheduled step showed beside the plain one. Errors are those of ``measure_plain``."""
+    """Measure a scheduled step, and compare it with the plain one. Errors are those of ``measure_plain``."""
     report(Progress("run", message=f"measuring the scheduled step{what}"))
     told = _probed(region, inputs, schedule, ops=False, cancelled=cancelled)
-    if "scheduled" not in told.found and told.stage == "plain":  # the plain step took the process with it
+    if "scheduled" not in told.found and told.stage == "plain":  # the plain step crashed the process
         told = _probed(region, inputs, schedule, ops=False, cancelled=cancelled, plain=False)
     _require(told, "scheduled", "told")
     return Beside(
@@ -109,10 +109,11 @@ def _probed(
         halves = {name: emitted(region, each) for name, each in wanted.items() if each is not None}
         tasks = {
             "halves": halves,
-            # Detached, they have none of the attributes that others gave them.
+            # Detached, because attributes set on the user's tensors may not be picklable.
             "inputs": [each.detach() if isinstance(each, torch.Tensor) else each for each in inputs],
             "tangents": [(tuple(each.shape), each.dtype, each.device) for each in vals],
             "device": region.device,
+            "compiler": region.compiler,
             "ops": ops,
             "threads": torch.get_num_threads(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -133,40 +134,39 @@ def _require(told: Probe, *stages: str) -> None:
 
 
 def _answer(path: Path) -> None:
-    teller, given = Teller(), dict[str, Any]()
-    outcomes: dict[str, Any] = {}
+    teller, given, tasks = Teller(), dict[str, Any](), dict[str, Task]()
+    outcomes: dict[str, Outcome] = {}
 
     def load() -> None:
         given.update(torch.load(path, weights_only=False))
         torch.set_num_threads(given["threads"])
         torch.use_deterministic_algorithms(given["deterministic"])
         torch.set_float32_matmul_precision(given["precision"])
+        common = {name: given[name] for name in ("inputs", "tangents", "device", "compiler")}
+        tasks.update((name, Task(halves, **common)) for name, halves in given["halves"].items())
 
     def run(name: str) -> int:
-        peak, outcomes[name] = peak_of(task(name))
+        peak, outcomes[name] = peak_of(tasks[name])
         return peak
 
-    def task(name: str) -> Task:
-        return Task(given["halves"][name], given["inputs"], given["tangents"], given["device"])
-
     def ops() -> dict[str, Any]:
-        taken, held = op_readings(task("plain"))
+        taken, held = op_readings(tasks["plain"])
         return {"seconds": taken, "bytes": held}
 
     def beside() -> dict[str, Any]:
-        seconds = dict(zip(outcomes, seconds_of([task(name) for name in outcomes]), strict=True))
+        seconds = dict(zip(outcomes, seconds_of([tasks[name] for name in outcomes]), strict=True))
         found, plain = outcomes["scheduled"], outcomes.get("plain")
         told = {"seconds": seconds["scheduled"], "loss": found.loss, "worst": ("", 0.0)}
         if plain is not None:
             apart = difference(found, plain)
             told |= {"plain_seconds": seconds["plain"], "plain_loss": plain.loss, "bitwise": apart.bitwise}
-            again = plain if apart.bitwise else outcome_of(task("plain"))
+            again = plain if apart.bitwise else outcome_of(replace(tasks["plain"], compiler="eager"))
             told |= {"apart": apart.overall, "worst": apart.largest}
             told["spread"] = difference(again, plain).overall
         return told
 
     if teller.stage("load", load):
-        for name in given["halves"]:
+        for name in tasks:
             teller.stage(name, partial(run, name))
         if given["ops"]:
             teller.stage("ops", ops)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import fx
@@ -20,8 +20,10 @@ from checkmate.backends.torch.private import traced_forward, tree_leaves
 from checkmate.ir import CostOrigin, CostUnit, Device, Graph, GraphBuilder, Phase
 from checkmate.runner import TORCH
 
+Compiler: TypeAlias = Literal["eager", "inductor"]
+
 HAND_OVER = "hand over"
-_BLOCK = {"cuda": 512}  # bytes: what the allocator gives out a multiple of
+_BLOCK = {"cuda": 512}  # bytes; the allocator rounds sizes up to a multiple
 _ATEN = torch.ops.aten
 _COUNTED_AS = {  # PyTorch has formulas for the kernels of a GPU only
     _ATEN._scaled_dot_product_flash_attention_for_cpu: _ATEN._scaled_dot_product_flash_attention,
@@ -29,20 +31,21 @@ _COUNTED_AS = {  # PyTorch has formulas for the kernels of a GPU only
         _ATEN._scaled_dot_product_flash_attention_backward
     ),
 }
-_STATE_BYTES = {"cpu": 5056, "cuda": 16}  # of a random generator; both are tensors of the host
+_STATE_BYTES = {"cpu": 5056, "cuda": 16}  # of a random generator's state; both are in host memory
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A joint graph and its graph. ``nodes``: of each op; None where none runs for it. ``boundary``: the op
-    that hands over. ``device``: a type of PyTorch's.
-    """
+    """A joint graph and the graph to schedule. ``nodes``: per op, its FX node; None for an op that is only in
+    the graph. ``boundary``: the op between forward and backward pass. ``device``: PyTorch's device type.
+    ``compiler``: compiles the halves; with "eager" their ops run one by one."""
 
     joint: Joint
     graph: Graph
     nodes: tuple[fx.Node | None, ...]
     boundary: int
     device: str
+    compiler: Compiler = "eager"
 
     def with_graph(self, graph: Graph) -> Region:
         return replace(self, graph=graph)
@@ -74,7 +77,7 @@ class _Maker:
     nodes: list[fx.Node | None] = field(default_factory=list)
     values: dict[Storage, int] = field(default_factory=dict)
     layers: dict[int, str] = field(default_factory=dict)  # by the number that forward and backward share
-    drawn: int | None = None  # what the last random op wrote: draws stay in their order
+    drawn: int | None = None  # written by the last random op and read by the next, to keep their order
 
     def make(self) -> Region:
         joint = self.joint
@@ -143,9 +146,8 @@ class _Maker:
         return self.values[storage]
 
     def _snapshot(self, node: fx.Node, random: bool) -> int:
-        """Add the op that takes down what ``node`` needs to compute the same again: the generator's state
-        before it draws, and inputs that are written over after the forward pass. Return what was taken.
-        """
+        """Add the op that saves what ``node`` needs to compute the same again: the generator's state before
+        it draws, and inputs that are overwritten after the forward pass. Return the saved value."""
         inputs = self.joint.storages_of(
             [each for each in node.all_input_nodes if each in self.joint.overwritten]
         )
@@ -179,7 +181,7 @@ class _Maker:
         ]
         self.kept |= set(joint.storages_of(joint.tangents))
         tangents = [self._value(storage, node) for node in joint.tangents for storage in joint.made(node)]
-        # The caller may draw in between: after the forward pass's draws, before the backward pass's.
+        # The caller may draw between the passes, so all draws of the forward pass come before this op.
         before = [] if self.drawn is None else [self.drawn]
         self.drawn = self.builder.value(f"{HAND_OVER}:drawn", 0)
         reads, writes = [*results, *before], [*views, *tangents, self.drawn]

@@ -24,9 +24,8 @@ Storage = int  # the place of its first appearance among all storages
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """A joint graph. The first ``forward_outputs`` of its outputs are those of the forward pass. ``written``:
-    numbers of primals that get a new value once the forward pass has returned, with the place of that value
-    among the outputs.
+    """A joint graph. Its first ``forward_outputs`` outputs are those of the forward pass. ``written``: number
+    of a primal that is overwritten after the forward pass → index of the output that is its new value.
 
     Raises:
         TraceError: it has sizes that are known only when it runs, or tensors that are no plain ones.
@@ -58,9 +57,8 @@ class Joint:
         return tuple(node for node in self.nodes if node.op == "placeholder")
 
     def require_inputs(self, inputs: Sequence[Any]) -> None:
-        """Raise a TraceError unless the joint graph is called with ``inputs``: AOTAutograd gives it one
-        tensor in place of those that overlap and are written over.
-        """
+        """Raise a TraceError unless the graph's primals match ``inputs``. They do not if overlapping inputs
+        are overwritten: AOTAutograd merges these into one tensor."""
         wanted = [_shape(node.meta.get("val")) for node in self.primals]
         if wanted != [_shape(each) for each in inputs]:
             raise TraceError(
@@ -103,7 +101,7 @@ class Joint:
 
     @cached_property
     def _found(self) -> tuple[dict[fx.Node, tuple[Storage, ...]], tuple[tuple[fx.Node, torch.Tensor], ...]]:
-        """The storages of each node; of each storage who makes it, and its first tensor."""
+        """The storages of each node; and per storage, the node that makes it and its first tensor."""
         known: dict[int, Storage] = {}
         of_node: dict[fx.Node, tuple[Storage, ...]] = {}
         first: list[tuple[fx.Node, torch.Tensor]] = []

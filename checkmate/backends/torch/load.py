@@ -38,9 +38,8 @@ class LoadedModule:
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A region with the tensors that it is called with, and their ``names`` in the module; a batch's tensors
-    are called ``input 0`` and so on. ``notes``: what a report says of the rest of the step.
-    """
+    """A region, its inputs and their ``names``: paths in the module, or ``input 0`` and so on for the batch.
+    ``notes``: sentences for the report on the parts of the step outside of the region."""
 
     region: Region
     inputs: tuple[Any, ...]

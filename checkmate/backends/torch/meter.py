@@ -17,7 +17,7 @@ _MARK = "checkmate:"
 
 @dataclass
 class Peaks:
-    """Bytes above the level at which each began: of the whole, and by op while its kernels ran."""
+    """Peaks above the bytes in use at the beginning: of the whole run, and of each op while it ran."""
 
     whole: int = 0
     of_op: dict[int, int] = field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""What this package uses of PyTorch beyond its documented interface, in one place."""
+"""What this package uses of PyTorch beyond its documented interface. What it uses of Inductor is in
+``inductor``, which takes long to import.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd as aot_autograd
+from torch._dynamo.eval_frame import OptimizedModule as OptimizedModule
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, TangentAOTInput
 from torch._functorch.partitioners import default_partition as default_partition
 from torch._prims.rng_prims import run_and_save_rng_state as run_and_save_rng_state
@@ -19,7 +22,8 @@ from torch.utils._pytree import tree_leaves as tree_leaves
 
 
 def overwritten_inputs(joint: fx.GraphModule) -> dict[int, int]:
-    """Return the inputs that get a new value after the forward pass: number of input, place of output."""
+    """Return the inputs overwritten after the forward pass: input number → index of the new value's
+    output."""
     (output,) = joint.graph.find_nodes(op="output")
     inputs = [node.meta.get("desc") for node in joint.graph.find_nodes(op="placeholder")]
     return {
@@ -30,7 +34,7 @@ def overwritten_inputs(joint: fx.GraphModule) -> dict[int, int]:
 
 
 def tangent_places(joint: fx.GraphModule) -> list[int]:
-    """Return, of each tangent in order, the place of the output that it is of."""
+    """Return, per tangent in order, the index of the output that it is the gradient of."""
     (output,) = joint.graph.find_nodes(op="output")
     described = [node.meta.get("desc") for node in joint.graph.find_nodes(op="placeholder")]
     outputs = list(output.meta.get("desc", ()))
@@ -56,9 +60,12 @@ def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
 
 
 def boxed_code(module: fx.GraphModule, name: str) -> str:
-    """Return Python code that does what ``boxed`` does, as a function of a list."""
+    """Return Python code that does what ``boxed`` does, as a function of a list. What the module holds are
+    attributes of ``CONSTANTS``.
+    """
     found: str = _with_boxed_code(module).code
-    return found.strip().replace("def forward(self, args_list):", f"def {name}(args_list):") + "\n"
+    found = found.strip().replace("def forward(self, args_list):", f"def {name}(args_list):")
+    return found.replace("= self.", "= CONSTANTS.") + "\n"
 
 
 def _with_boxed_code(module: fx.GraphModule) -> fx.GraphModule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,25 +13,28 @@ from torch import fx
 
 from checkmate.backends.outcomes import Outcome
 from checkmate.backends.torch.emission import Halves
+from checkmate.backends.torch.graph import Compiler
 from checkmate.backends.torch.meter import metered, within_op
 from checkmate.backends.torch.private import boxed
 
-_RUNS, _MOST_RUNS = 3, 20
+_RUNS, _MOST_RUNS = 3, 200
 _ENOUGH_S = 2.0
 _SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A step to run: its halves, and what they are called with. ``tangents``: shape and type of each."""
+    """A step to run: its halves, and their inputs. ``tangents``: shape, dtype and device of each."""
 
     halves: Halves
     inputs: Sequence[Any]
     tangents: Sequence[tuple[tuple[int, ...], torch.dtype, torch.device]]
     device: str
+    compiler: Compiler = "eager"
 
     def run(self, forward: Callable[[list[Any]], Any], backward: Callable[[list[Any]], Any]) -> list[Any]:
-        """Return results and gradients. As in training, results and tangents are held meanwhile."""
+        """Return results and gradients. Results and tangents stay live during the backward pass, as in
+        training."""
         torch.manual_seed(_SEED)
         given = forward(list(self.inputs))
         results, saved = list(given[: self.halves.results]), list(given[self.halves.results :])
@@ -39,32 +43,52 @@ class Task:
         saved += tangents
         return results + list(backward(saved))
 
-    def compiled(self) -> Callable[[], list[Any]]:
-        forward, backward = boxed(self.halves.forward), boxed(self.halves.backward)
+    @cached_property
+    def step(self) -> Callable[[], list[Any]]:
+        halves = self.halves
+        if self.compiler == "eager":
+            forward, backward = boxed(halves.forward), boxed(halves.backward)
+        else:
+            forward, backward = _compiled(halves.forward, halves.results), _compiled(halves.backward, None)
         return lambda: self.run(forward, backward)
 
 
+def _compiled(half: fx.GraphModule, results: int | None) -> Callable[[list[Any]], Any]:
+    """Return a function that compiles the half in its first call, when the layout of its inputs is known."""
+    from checkmate.backends.torch.inductor import by_inductor, keep_strides
+
+    if results is not None:
+        keep_strides(half, results)
+    run: Callable[[list[Any]], Any] | None = None
+
+    def call(args: list[Any]) -> Any:
+        nonlocal run
+        run = run or by_inductor(half, args, backward=results is None)
+        return run(args)
+
+    return call
+
+
 def peak_of(task: Task) -> tuple[int, Outcome]:
-    """Run a step; return the most bytes that it held above its inputs, and what it came to."""
-    step = task.compiled()
+    """Run a step; return its peak above its inputs, and its results."""
     with torch.no_grad():
-        outcome = _outcome(task, step())
-        _, peaks = metered(task.device, lambda: len(step()))
+        outcome = _outcome(task, task.step())
+        _, peaks = metered(task.device, lambda: len(task.step()))
     return peaks.whole, outcome
 
 
 def outcome_of(task: Task) -> Outcome:
     with torch.no_grad():
-        return _outcome(task, task.compiled()())
+        return _outcome(task, task.step())
 
 
 def seconds_of(tasks: Sequence[Task]) -> list[float]:
     """Return the least seconds of each step: what else the machine does only adds time. They run in turn."""
-    steps, taken = [task.compiled() for task in tasks], list[list[float]]()
+    taken = list[list[float]]()
     with torch.no_grad():
         started = time.perf_counter()
         while len(taken) < _RUNS or (len(taken) < _MOST_RUNS and time.perf_counter() - started < _ENOUGH_S):
-            taken.append([_seconds(tasks[0].device, step) for step in steps])
+            taken.append([_seconds(task.device, task.step) for task in tasks])
     return [min(each) for each in zip(*taken, strict=True)]
 
 

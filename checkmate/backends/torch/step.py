@@ -24,7 +24,7 @@ class Measured(Fitted):
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """The meter counts the bytes of the graph's values, in any order of its steps."""
+    """A replica for PyTorch's meter, which counts just the bytes of live values (``simulate``)."""
 
     graph: Graph
 
@@ -39,9 +39,9 @@ class Predicted:
 
 
 class RegionStep(Measurable):
-    """A region with the tensors that it is called with. The plain step is measured when it is made, and its
-    ops, unless their costs are measured ones. Where it does not fit the device, ``plain_peak`` is None, and
-    costs stay as they are.
+    """A region and its inputs. Making it measures the plain step, and the costs of its ops unless the graph
+    has measured costs. If the plain step does not fit the device, ``plain_peak`` is None and costs are
+    unchanged.
     """
 
     def __init__(self, region: Region, inputs: Sequence[Any], report: Report, cancelled: Cancelled) -> None:
@@ -92,7 +92,8 @@ def with_readings(region: Region, readings: OpReadings) -> Region:
     graph, ops = region.graph, []
     for index, op in enumerate(graph.ops):
         outputs = sum(graph.values[each].bytes for each in op.outputs if graph.values[each].alias_of is None)
-        # The plain step, in which they were read, does not put a generator's state aside to draw again.
+        # Readings come from the plain step, which saves no generator state; the graph's workspace counts
+        # that.
         workspace = op.workspace_bytes + max(0, readings.bytes.get(index, 0) - outputs)
         ops.append(replace(op, workspace_bytes=workspace, cost=readings.seconds.get(index, 0.0)))
     seen = replace(graph, ops=tuple(ops), cost_unit=CostUnit.SECONDS, cost_origin=CostOrigin.MEASURED)

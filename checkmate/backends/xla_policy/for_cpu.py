@@ -1,11 +1,12 @@
 """What XLA:CPU has to keep and to compute early, so that a step holds what its schedule says.
 
-*Pins.* XLA:CPU computes cheap ops again in each fusion that reads them, whatever the sizes: a step holds
-dropout's random bits until its backward pass, not the mask, which is a quarter of them. A conditional keeps
-the result: it is no part of a fusion. On a GPU it would stop the stream, so nothing is pinned there.
+*Pins.* XLA:CPU recomputes cheap ops in each fusion that reads them, whatever the sizes: for example, it holds
+dropout's random bits until the backward pass, instead of the mask of a quarter of the bytes. A conditional is
+not fused, so its result stays in memory. On a GPU it would stop the stream, so nothing is pinned there.
 
-*Gates.* XLA:CPU puts the gradients of weights off, since they free little. But they read the slopes of whole
-layers, which are held until then. So the next product waits for them, by a select on its smallest operand.
+*Gates.* XLA:CPU postpones weight gradients, since they free little. But they read the gradients of whole
+layers, which stay live until then. So the next matrix product waits for them, by a select on its smallest
+operand.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Generic, TypeVar
 
 from checkmate.ir import Graph
 
-_SMALLER = 2  # times less than the largest value it is made of
-_LEAST = 16 * 2**10  # bytes; what is less is not worth a conditional
-_LEAST_SUM = 2**20  # bytes, that a conditional copies: smaller ones were not measured
-_COPIED = 4  # times smaller than the largest operand is what a select may copy
-_REACH = 200  # steps; a gradient is not moved further
+_SMALLER = 2  # a pinned result is at least this many times smaller than its largest operand
+_LEAST = 16 * 2**10  # bytes; a smaller value is not worth a conditional
+_LEAST_SUM = 2**20  # bytes of a pinned sum; smaller ones were not measured
+_COPIED = 4  # a select may copy an operand that is this many times smaller than the largest
+_REACH = 200  # steps that a gradient is moved at most
 
 Value = TypeVar("Value", bound=Hashable)
 Tensor = TypeVar("Tensor")
@@ -30,11 +31,10 @@ Instance = tuple[int, int]  # a value, and the position of the schedule at which
 
 @dataclass(frozen=True)
 class Stage(Generic[Value]):
-    """What is known of an op, of a node of the graph, or of a fusion. ``product``: it multiplies matrices or
-    convolves. ``fuses``: XLA may fuse it with what makes its operands. ``cheap``: XLA:CPU computes it again
-    in each reader. ``sums``: it adds up what it reads. ``convolves``: a product that does. ``light``: those
-    of ``writes`` that XLA:CPU makes again even from larger operands.
-    """
+    """An op, a node of the graph, or a fusion, as far as XLA:CPU's choices depend on it. ``product``: a
+    matrix product or convolution. ``fuses``: XLA may fuse it with the ops that make its operands. ``cheap``:
+    XLA:CPU recomputes it in each reader. ``sums``: it is a reduction. ``convolves``: it is a convolution.
+    ``light``: outputs that XLA:CPU recomputes even from larger operands."""
 
     reads: tuple[Value, ...]
     writes: tuple[Value, ...]
@@ -50,9 +50,8 @@ Stages = Sequence[Stage[Value]]
 
 
 def small_results(stages: Stages[Value], sizes: Mapping[Value, int], *, readers: int) -> frozenset[Value]:
-    """Return the light values that are far smaller than what they are made of, with ``readers`` to fuse into.
-    Where a product reads a value, XLA keeps it.
-    """
+    """Return the light values that are much smaller than their operands and have at least ``readers`` that
+    XLA may fuse them into. (A value that a matrix product reads is kept by XLA anyway.)"""
     reading = Counter(value for stage in stages if stage.fuses for value in set(stage.reads))
     found = set()
     for stage in stages:
@@ -65,11 +64,10 @@ def small_results(stages: Stages[Value], sizes: Mapping[Value, int], *, readers:
 
 
 def sums_of_large(stages: Stages[Value], sizes: Mapping[Value, int]) -> frozenset[Value]:
-    """Return the values that XLA:CPU would add up again for each reader, a fusion among them. They are made
-    of two results or more, each about as large. An MLP-Mixer within 30 % took 16 % more time than plainly
-    where they were not kept, and takes 32 % less where they are. What is at least half of convolutions is
-    left as it is: a ResNet would hold more, and take no less time.
-    """
+    """Return the values that XLA:CPU would recompute in each reader as a sum of two or more results of about
+    their size. Pinning them saves time: an MLP-Mixer within 30 % took 16 % more time than the plain step
+    without, and 32 % less with it. Sums of which half or more are convolutions are not pinned: a ResNet would
+    hold more, and take no less time."""
     readers = Counter(value for stage in stages for value in stage.reads)
     fused = {value for stage in stages if stage.fuses for value in stage.reads}
     convolved = {value for stage in stages if stage.convolves for value in stage.writes}
@@ -90,10 +88,10 @@ def sums_of_large(stages: Stages[Value], sizes: Mapping[Value, int]) -> frozense
 
 
 def held_results(stages: Stages[int], sizes: Sequence[int], steps: Sequence[int]) -> frozenset[Instance]:
-    """Return the results of a schedule that stand for more than they take. They are kept past a product,
-    while values that they are made of, and that take more, are not: a convolution and what is added to it,
-    where the schedule keeps the sum alone.
-    """
+    """Return the cheap results to pin because the schedule keeps them past a matrix product, but not the
+    larger values that they are computed from. Without a pin, XLA:CPU would hold those values and recompute
+    the result: for example a convolution and the tensor added to it, where the schedule keeps only the
+    sum."""
     products = [0]
     for step in steps:
         products.append(products[-1] + stages[step].product)
@@ -125,7 +123,8 @@ def _lives(
 
 
 def ends_of_graph(graph: Graph) -> frozenset[int]:
-    """Return the nodes whose results are read only by nodes that make nothing, or by light ops: updates."""
+    """Return the nodes whose results are read only by updates (nodes without outputs, or light ops): weight
+    gradients."""
     going_on = {value for op in graph.ops if op.outputs for value in op.inputs}
     return frozenset(
         node
@@ -137,12 +136,8 @@ def ends_of_graph(graph: Graph) -> frozenset[int]:
 def ends_of_results(
     stages: Stages[Value], sizes: Mapping[Value, int], results: frozenset[Value]
 ) -> frozenset[Value]:
-    """Return the values that are read only to make results:
-
-    gradients of weights, where the step updates these.
-
-    A bias's gradient may be summed in two steps.
-    """
+    """Return the values that are read only to compute ``results``: weight gradients, if the step updates the
+    weights. A bias's gradient may be summed in two stages; its partial sum is included."""
     found = _read_for(stages, results)
     small = {
         value
@@ -160,11 +155,11 @@ def _read_for(stages: Stages[Value], written: frozenset[Value]) -> frozenset[Val
 
 
 def ends_first(stages: Stages[int], ends: frozenset[int], steps: Sequence[int]) -> list[int]:
-    """Return the positions of ``steps`` in an order with gradients first. XLA:CPU takes ops as soon as their
-    operands are there, so the gradient of a convolution's filter is begun with the product for the layer
-    before: its copies, the slope and that product are held at once. Here a gradient by weights comes before
-    the product that reads the same slope, with what is computed for it in between.
-    """
+    """Return the positions of ``steps`` in an order with weight gradients first. XLA:CPU starts ops as soon
+    as their operands are ready, so a filter's gradient would run together with the product for the layer
+    before, and its copies, the incoming gradient and that product's result would be live at once. Here a
+    weight gradient, with the steps that it needs, comes before the product that reads the same incoming
+    gradient."""
     order: list[int] = []
     for position, step in enumerate(steps):
         order.append(position)
@@ -189,7 +184,7 @@ def ends_first(stages: Stages[int], ends: frozenset[int], steps: Sequence[int]) 
 
 @dataclass(eq=False)
 class Gate(Generic[Tensor]):
-    """Makes products wait for the gradients before them that nothing else waits for."""
+    """Makes each matrix product wait for the weight gradients since the last one that waited."""
 
     passed: list[Tensor] = field(default_factory=list)
 
@@ -197,9 +192,8 @@ class Gate(Generic[Tensor]):
         return bool(self.passed) and product and not end
 
     def opened(self, least: int, most: int) -> list[Tensor]:
-        """Return what a product waits for, whose operands have ``least`` to ``most`` bytes. Nothing where a
-        select on the smallest would copy too much.
-        """
+        """Return the gradients that a product is to wait for; its smallest and largest operand have ``least``
+        and ``most`` bytes. None of them, if a select on the smallest would copy too much."""
         if _COPIED * least > most:
             return []
         found, self.passed = self.passed, []

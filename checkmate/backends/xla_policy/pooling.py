@@ -22,9 +22,8 @@ _MOST = 64  # elements of a window: each takes some ops
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a pooling, one for each element of its result. All are for each axis. ``padding``:
-    before and after. ``made``: how many windows there are. ``shape``: of what is pooled.
-    """
+    """The windows of a pooling, one for each element of its result. All fields are per axis. ``padding``:
+    before and after. ``made``: the number of windows. ``shape``: of the pooled input."""
 
     size: tuple[int, ...]
     strides: tuple[int, ...]
@@ -39,10 +38,9 @@ class Windows:
 
     @property
     def peeled(self) -> list[int]:
-        """The places of a window in the order in which XLA:CPU compares them for TensorFlow. Of equal
-        elements the first is chosen. XLA peels the last step off its innermost loop where only that may lie
-        in padding: its elements are compared after all others.
-        """
+        """The places of a window in the order in which XLA:CPU compares them for TensorFlow; among equal
+        elements the first is chosen. If only the last step of the innermost loop can lie in padding, XLA
+        peels it off, and compares its elements after all others."""
         places = list(range(len(self.offsets)))
         axis = max((each for each, size in enumerate(self.size) if size > 1), default=0)
         if self.padding[axis] != (0, 1):
@@ -50,14 +48,15 @@ class Windows:
         return sorted(places, key=lambda place: self.offsets[place][axis] == self.size[axis] - 1)
 
     def limits(self, offset: Sequence[int]) -> list[int]:
-        """Return where a strided slice ends that has one element of each window."""
+        """Return the end of the strided slice that contains the element ``offset`` of each window."""
         return [
             at + (count - 1) * stride + 1
             for at, count, stride in zip(offset, self.made, self.strides, strict=True)
         ]
 
     def starts(self, offset: Sequence[int]) -> list[int]:
-        """Return where an element of the first window lies in what is pooled; negative: in its padding."""
+        """Return the place of the element ``offset`` of the first window in the input; negative: in
+        padding."""
         return [at - before for at, (before, _) in zip(offset, self.padding, strict=True)]
 
     def inside(self, offset: Sequence[int]) -> Iterator[tuple[int, NDArray[np.bool_]]]:

@@ -1,7 +1,7 @@
 """Which steps of a schedule wait for those before them, and in which ways that is tried.
 
-XLA merges equal computations and orders ops by their data alone. A recomputation is kept, and kept late, by
-an operand that cannot be known before a value of the steps before it.
+XLA merges equal computations, and orders ops by their data alone. A recomputation stays, and stays late, if
+it has an operand that depends on a value of the steps before it: it *waits* for that value.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from checkmate.ir import Graph
 class WaitPolicy(Enum):
     """Which steps wait for those before them.
 
-    Recomputations do, or XLA would merge them away. Each run of them waits once (``RUNS``), or each of them
-    waits for the one before, too (``RECOMPUTED``). XLA fuses more in the first way: it takes less time, and
-    mostly less memory. ``VALUES``: a run waits once, by the largest value that it reads, and whatever reads
-    that value later waits, too. Where all steps wait, XLA keeps nearer to the schedule's order; that may take
-    less memory yet, fuses least, and compiles slower.
+    Recomputations must wait, or XLA would merge them away. ``RUNS``: each run of consecutive recomputations
+    waits once. ``RECOMPUTED``: each recomputation also waits for the one before it. With ``RUNS`` XLA fuses
+    more, so the step takes less time, and mostly less memory. ``VALUES``: a run waits once, through the
+    largest value that it reads, and later readers of that value wait too. ``ALL``: all steps wait, which
+    keeps nearest to the schedule's order; that may take even less memory, but fuses least and compiles
+    slower.
 
-    Two are for a CPU alone. ``GATED``: as ``RUNS``, and products wait for gradients of weights (``Gate``); so
-    they do in ``VALUES`` and ``RECOMPUTED``. ``HELD``: as ``GATED``, and what the schedule keeps is kept as
-    it is (``held_results``). JAX's steps use ``NONE``, ``RUNS`` and ``ALL``.
+    Only on a CPU, matrix products also wait for weight gradients (``Gate``) in ``GATED``, otherwise like
+    ``RUNS``, and in ``VALUES`` and ``RECOMPUTED``. ``HELD``: like ``GATED``, and results that the schedule
+    keeps are pinned (``held_results``). JAX's steps use ``NONE``, ``RUNS`` and ``ALL``.
     """
 
     NONE = auto()
@@ -44,9 +45,8 @@ class WaitPolicy(Enum):
 
 
 class Waiting(Enum):
-    """What holds a step of JAX back: barriers, or selects. ``GATES``: barriers, and gates for XLA:CPU.
-    ``MIXED``: selects where they copy little, else as ``GATES``.
-    """
+    """The operations by which steps of JAX wait: optimization barriers or selects. ``GATES``: barriers, and
+    gates for XLA:CPU. ``MIXED``: selects if they copy little, else as ``GATES``."""
 
     BARRIERS = auto()
     GATES = auto()
@@ -55,11 +55,10 @@ class Waiting(Enum):
 
 
 def ways_to_tie(graph: Graph) -> tuple[WaitPolicy, ...]:
-    """Return the ways to try, in their order. For a convolution's gradient XLA transposes what was convolved,
-    for a CPU. Where the value itself waits, the ops behind it do: a ResNet's schedule for 45 % took 10 MiB by
-    ``GATED``, and 8 by ``VALUES``; its smallest took 8 by ``GATED``, and 7 by ``HELD``. Where nothing is
-    convolved these take as much or more.
-    """
+    """Return the policies to try, in order. With convolutions, ``VALUES`` and ``HELD`` may save memory,
+    because XLA:CPU transposes a convolution's input for its filter gradient, and that copy has to wait too: a
+    ResNet's schedule for 45 % took 10 MiB by ``GATED``, and 8 by ``VALUES``; its smallest took 8 by
+    ``GATED``, and 7 by ``HELD``. Without convolutions these take as much or more."""
     on_cpu = graph.device_kind == "cpu"
     found = [WaitPolicy.RUNS]
     if on_cpu:
@@ -70,7 +69,7 @@ def ways_to_tie(graph: Graph) -> tuple[WaitPolicy, ...]:
 
 
 def ways_to_order(graph: Graph) -> tuple[WaitPolicy, ...]:
-    """Return the ways that change what a step takes without recomputation."""
+    """Return the policies with which even the plain order may take less memory than the plain step."""
     if graph.device_kind != "cpu":
         return (WaitPolicy.ALL,)
     return (WaitPolicy.RUNS, WaitPolicy.GATED, WaitPolicy.ALL)

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 from checkmate.cli import common_options, output
+from checkmate.cli.dump_step import dumped_step
 from checkmate.errors import UsageError
+from checkmate.hlo.read import is_dump
+from checkmate.records.changes import change_in_all, changes
 from checkmate.records.memory import MemoryRecord, ReadRecord
 from checkmate.records.read import read_record
 from checkmate.records.words import (
@@ -12,6 +17,7 @@ from checkmate.records.words import (
     headline,
     left_out,
     next_commands,
+    row_kind,
     row_name,
     rows,
     share,
@@ -30,15 +36,24 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
     common_options.describe(
         parser,
         _explain,
-        "Read an out-of-memory error in a log, or a profile: what was asked for, what was in use by layer or "
-        "by size, and what was free but in too small pieces. TensorFlow is not needed for it.",
-        example="checkmate explain train.log --model unet   or: checkmate explain logs/",
+        "Read an out-of-memory error of TensorFlow, PyTorch or JAX in a log, a profile, a memory snapshot of "
+        "PyTorch, or a dump of XLA's: what was asked for, what was in use by layer or by size, and what was "
+        "free but in too small pieces; of two files, what differs. No framework is needed for it.",
+        example="checkmate explain train.log --model unet   or: checkmate explain before.pickle after.pickle",
     )
     parser.add_argument(
         "file",
         type=Path,
         metavar="FILE",
-        help="a log with an out-of-memory error, a *.xplane.pb file, or a log directory with a profile",
+        help="a log with an out-of-memory error, a *.xplane.pb file, a log directory with a profile, a "
+        "memory snapshot, or a dump of XLA's",
+    )
+    parser.add_argument(
+        "other",
+        nargs="?",
+        type=Path,
+        metavar="OTHER",
+        help="a file to compare with: what it has more and less",
     )
     parser.add_argument(
         "--by", choices=("layer", "size"), default="layer", help="what to list (default: layers, if known)"
@@ -51,7 +66,7 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
         type=common_options.positive,
         default=1,
         metavar="NUMBER",
-        help="which failure of the log, or which allocator of the profile (default: the first)",
+        help="which failure of a log, allocator of a profile or moment of a snapshot (default: the first)",
     )
     parser.add_argument(
         "--model", metavar="MODEL", default="MODEL", help="the model, for the commands that come next"
@@ -60,22 +75,57 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    if options.other is not None:
+        return _compare(options, interrupt)
     with progress_line(quiet=options.quiet) as report:
         reading = read_record(options.file, report, interrupt)
-    if options.record > len(reading.records):
+        dumped = dumped_step(options.file, report, interrupt)
+    record = _chosen(reading, options.file, options.record)
+    following = next_commands(record, options.model, options.batch_size)
+    if is_dump(options.file, of_module=True):
+        following = [f"checkmate explore {shlex.quote(str(options.file))}", *(dumped.lines if dumped else ())]
+    told = {**to_json(reading), "record": options.record, "next": following}
+    if dumped is not None:
+        told["could"] = dumped.to_json()
+    lines = _lines(options, reading, record, following, dumped.sentence if dumped else "")
+    output.show(options.json, told, "\n".join(lines))
+    return 0
+
+
+def _chosen(reading: ReadRecord, path: Path, number: int) -> MemoryRecord:
+    if number > len(reading.records):
         raise UsageError(
-            f"{options.file} has {plural(len(reading.records), 'record')}, and no number {options.record}",
+            f"{path} has {plural(len(reading.records), 'record')}, and no number {number}",
             hint="leave --record out for the first",
         )
-    record = reading.records[options.record - 1]
-    following = next_commands(record, options.model, options.batch_size)
-    told = {**to_json(reading), "record": options.record, "next": following}
-    output.show(options.json, told, "\n".join(_lines(options, reading, record, following)))
+    return reading.records[number - 1]
+
+
+def _compare(options: argparse.Namespace, interrupt: Interrupt) -> int:
+    with progress_line(quiet=options.quiet) as report:
+        readings = [read_record(path, report, interrupt) for path in (options.file, options.other)]
+    files = zip(readings, (options.file, options.other), strict=True)
+    before, after = both = [_chosen(reading, path, options.record) for reading, path in files]
+    found = changes(before, after, by_size=options.by == "size")
+    lines = [f"{each.name}: {headline(record)}" for each, record in zip(readings, both, strict=True)]
+    table = [("", "first", "second", "difference")]
+    for change in (change_in_all(before, after), *found[: options.rows]):
+        name = row_name(change.name)
+        table.append((name, format_bytes(change.before), format_bytes(change.after), change.words))
+    if found[options.rows :]:
+        table.append((f"and {len(found) - options.rows:,} more", "", "", ""))
+    told = {"first": to_json(readings[0]), "second": to_json(readings[1]), "record": options.record}
+    told["changes"] = [asdict(change) for change in found]
+    output.show(options.json, told, "\n".join([*lines, *(f"  {line}" for line in aligned_lines(table))]))
     return 0
 
 
 def _lines(
-    options: argparse.Namespace, reading: ReadRecord, record: MemoryRecord, following: list[str]
+    options: argparse.Namespace,
+    reading: ReadRecord,
+    record: MemoryRecord,
+    following: list[str],
+    could: str,
 ) -> list[str]:
     several = len(reading.records)
     which = f" (record {options.record} of {several})" if several > 1 else ""
@@ -85,6 +135,7 @@ def _lines(
         *(f"  {sentence}" for sentence in (why(record), left_out(reading)) if sentence),
         *_table(record, by_size=options.by == "size", most=options.rows),
         *(f"  {sentence}" for sentence in (why_no_layers(record),) if sentence and options.by == "layer"),
+        *([f"  {could}"] if could else []),
         "next:",
         *(f"  {command}" for command in following),
     ]
@@ -94,10 +145,10 @@ def _table(record: MemoryRecord, *, by_size: bool, most: int) -> list[str]:
     listed = rows(record, by_size=by_size)
     if not listed:
         return []
-    title = "in use, by size" if listed is record.by_size else "in use, by layer"
+    title = f"in use, by {row_kind(record, by_size=by_size)}"
     table = [
         (
-            row_name(row),
+            row_name(row.name),
             format_bytes(row.bytes),
             f"{100 * share(row, listed):.1f} %",
             plural(row.count, "chunk") if row.count else "",

@@ -14,7 +14,7 @@ from checkmate.formats import write_graph, write_schedule
 from checkmate.graphs.paper import is_paper_name
 from checkmate.largest.input_size import MaxInput, max_input
 from checkmate.largest.measured import MeasuredSize, SizeSteps, measure_largest
-from checkmate.largest.of_model import require_measurable, why_not_measured
+from checkmate.largest.of_model import why_not_measured
 from checkmate.largest.sized_steps import STEP, USUAL_SHAPE, Size, SizedStep, size_at, sized_step
 from checkmate.terminal import Interrupt, progress_line
 from checkmate.units import format_bytes, format_overhead, format_seconds, plural
@@ -25,19 +25,17 @@ _QUICK = 224  # greatest height in pixels of the step that is timed first
 def run(
     options: argparse.Namespace, interrupt: Interrupt, schedule: Path | None, graph_file: Path | None
 ) -> int:
-    how: Any = {
-        "a_model": not is_paper_name(options.model),
-        "measure": options.measure,
-        "fixed_bytes": options.fixed,
-    }
     with progress_line(quiet=options.quiet) as report:
         request = common_options.model_request(options)
         step = sized_step(request, options.batch_size, options.fixed, report, interrupt)
-        require_measurable(options.model, **how)
+        a_model = not is_paper_name(options.model)
+        why_not = why_not_measured(
+            options.model, a_model=a_model, measure=options.measure, fixed_bytes=options.fixed
+        )
         asked = common_options.search_arguments(options, report, interrupt)
         asked["options"] = replace(asked["options"], gap=0.0)
         found = max_input(step, options.budget, **asked)
-        why_not = why_not_measured(**how) or ("interrupted" if found.cancelled else "")
+        why_not = why_not or ("interrupted" if found.cancelled else "")
         if why_not:
             measured = MeasuredSize(note=why_not)
         else:

@@ -34,7 +34,7 @@ from checkmate.solvers.sequence.kernel_arrays import ScaledModel, build_model
 
 @dataclass(frozen=True)
 class ForwardSweep:
-    """Run the segments, but for ops whose seeds are live; retain what passes out of the last."""
+    """Run the segments, except ops whose seeds are live; retain the outputs of the last segment."""
 
     first: int
     last: int
@@ -62,7 +62,7 @@ Action = ForwardSweep | Keep | Reverse
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Segments to be reversed, in one of the table's modes and some slots."""
+    """Segments ``first`` to ``last``, to be reversed in a mode of the table and in ``slots`` slots."""
 
     first: int
     last: int
@@ -142,9 +142,9 @@ def steps_of(graph: Graph, prices: Sequence[Prices], plan: Iterator[Action]) -> 
 _NAME = "chain"
 SEGMENTS = 150
 _SLOTS, _ROUGH_SLOTS = 400, 256
-# Plans for up to this share of the budget are tried: a plan for more memory may give a better fitted one.
+# Plans for up to this share of the budget are tried, since a larger plan may be good after fitting.
 _SHARE_OF_BUDGET = 1.3
-_PLANS, _NEARER = 12, 8  # amounts of memory that are tried over the whole range, and around the best of them
+_PLANS, _NEARER = 12, 8  # how many amounts of memory to try over the whole range, then around the best
 _PRICING_SHARE = 0.2  # the share of the time for pricing
 _FITTING_S = 0.3  # seconds for one plan
 

@@ -49,10 +49,10 @@ class Prices:
 
 @dataclass(frozen=True, eq=False)
 class StandingBytes:
-    """Bytes that are live whatever the plan, int64[L] each.
+    """Bytes that are live in every plan, int64[L] each.
 
-    ``gradients[t]``, ``held[t]``: of what backward ops left and of held values, while t is the last segment
-    left to reverse. ``at_first[s]``: of held values when segment s runs for the first time.
+    ``gradients[t]``, ``held[t]``: gradients from later segments, and held values, while t is the last segment
+    that is not reversed yet. ``at_first[s]``: held values when segment s first runs.
     """
 
     gradients: Ints
@@ -204,7 +204,7 @@ class CostTable:
     def cut_costs(self, s: int, t: int, mode: int, price_list: int, again: int, slots: int) -> Floats:
         """float64[t - s]: the costs of reversing s to t by running forward to each r from s on.
 
-        The seeds of the price list are left. ``again``: the mode in which s to r is reversed.
+        The forward run leaves the seeds of the price list. ``again``: the mode in which s to r is reversed.
         """
         z = self.sizes
         fresh, p = int(mode < SEEDED), max(0, mode - 1)

@@ -34,9 +34,9 @@ class Chain:
     """A chain of L segments.
 
     ``across[s]``: forward values of segments up to ``s`` that later segments read, without ``held`` ones,
-    which are always retained. ``made_in``: the segment of every forward value. ``late``: the values that one
-    segment's backward ops leave to another's (gradients, and what lingers), with the segment where each is
-    made, and the last one that reads it, which is the lowest; -1 for a value that is kept.
+    which are always retained. ``made_in``: forward value → its segment. ``late``: value passed from one
+    segment's backward ops to another's (gradients, and forward values that linger) → (segment where it is
+    made, lowest segment that reads it; -1 if it is kept to the end).
     """
 
     segments: tuple[Segment, ...]
@@ -172,10 +172,9 @@ def _cuts(graph: Graph, length: int, spans: dict[int, _Span], held: set[int], mo
 def _backward_segments(
     graph: Graph, backward: Sequence[int], spans: dict[int, _Span], count: int
 ) -> tuple[list[list[int]], dict[int, int]]:
-    """Return the backward ops of each segment, and the segment until which each value lingers.
-
-    The spans of values that are read far behind are lengthened.
-    """
+    """Return the backward ops of each segment; and, per forward value that backward ops of lower segments
+    read, the lowest of these, until which the value lingers. ``spans`` are extended to reads in higher
+    segments."""
     sources = graph.predecessors.lists()
     segment_of: dict[int, int] = {}
     rows: list[list[int]] = [[] for _ in range(count)]

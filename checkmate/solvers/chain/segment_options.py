@@ -27,13 +27,12 @@ _MIDDLE = -1
 
 @dataclass(frozen=True)
 class SegmentOption:
-    """One way to run a segment.
+    """One way to run a segment. Bytes do not include its inputs, held values, and gradients that pass by.
 
-    Bytes are those beyond the values that pass into it and what is held or passes by.
-
-    ``retained``: bytes from its forward to its backward ops, what passes out of it included. ``extra``: cost
-    of what its backward ops recompute. ``tail``, ``tail_cost``: the forward ops left to run, and their cost,
-    if ``SegmentOptions.reused`` is still live; ``reused_bytes``: what it reads of that.
+    ``retained``: bytes kept from its forward to its backward ops, its outputs included. ``extra``: cost of
+    the ops recomputed in its backward pass. ``tail``, ``tail_cost``: the forward ops that must run, and their
+    cost, if the values in ``SegmentOptions.reused`` are still live; ``reused_bytes``: bytes of these that it
+    reads.
     """
 
     retained: int
@@ -120,7 +119,7 @@ class _SegmentGraph:
                 yield found.steps.tolist()
 
     def piece(self, plans: Sequence[list[int]]) -> SegmentOptions:
-        """Return the options of the plans, without those that another is no worse than in anything."""
+        """Return the options of the plans, without dominated ones."""
         made = {v for op in self._segment.forward for v in self._graph.ops[op].outputs}
         reused = frozenset(self._read_back(plans[0]) & self._passing_out() & made)
         options: list[SegmentOption] = []

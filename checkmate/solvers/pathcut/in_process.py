@@ -122,11 +122,11 @@ class BackgroundProver(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Get ready, so that it is warm when it is asked."""
+        """Start in the background, so that the first proof does not wait for it."""
 
     @abstractmethod
     def prove(self, budget_bytes: int, *, seconds: float, workers: int = 1) -> None:
-        """Prove a bound; a job for another budget ends, one for this goes on where it was."""
+        """Prove a bound. A job for another budget ends; one for this budget is continued."""
 
     @abstractmethod
     def offer(self, steps: Steps) -> None:
@@ -252,7 +252,7 @@ class ProverProcess(BackgroundProver):
     def _take_schedule(self, steps: bytes) -> None:
         try:
             self.schedules.append(unpack_ops(steps, self.graph.n))
-        except MessageError:  # nothing that this child says is believed
+        except MessageError:  # the child sent no valid schedule, so nothing it sends is trusted any more
             if self._talk is not None:
                 self._talk.close()
 

@@ -48,7 +48,7 @@ class ProverThread(BackgroundProver):
     def _run(self, prover: Prover, stopping: threading.Event, until: float) -> None:
         try:
             prover.run(_ThreadListener(self, stopping), until=until)
-        except Exception as error:  # the edge of this thread: ``state`` raises it again
+        except Exception as error:  # errors end the thread here, and ``state`` raises them in the caller's
             self._failure = SolverCrashedError(
                 f"the prover failed: {type(error).__name__}: {str(error)[:300]}"
             )

@@ -31,16 +31,16 @@ from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.tolerances import PROVED
 
 _LARGEST = 40_000  # ops times cuts of the relaxation that chooses the cuts
-_FIRST_S, _FIRST_SHARE = 1.0, 0.15  # for the single cut: seconds, or this share of those left
+_FIRST_S, _FIRST_SHARE = 1.0, 0.15  # time for the single cut: seconds, or a share of the remaining time
 _SHARE = 0.5  # of the time left, for a program of several cuts
-_APART = 3  # places on the path between cuts added in one round
+_APART = 3  # the least distance on the path of cuts added in one round
 _ADDED = 2  # cuts per round
-_ROUNDED = (0.5, 0.2)  # shares of the relaxation above which an op runs in the schedules read out of it
-# Second cuts that are tried, and seconds, or a share of the time, for looking at relaxations of one or two.
+_ROUNDED = (0.5, 0.2)  # an op runs in a schedule read from the relaxation if its share is above this
+# How many second cuts to try; and the time, in seconds or as a share, for relaxations of one or two cuts.
 _HEAVY, _SCAN_S, _SCAN_SHARE = 24, 0.5, 0.05
 _SLOW = 5000  # ops of a graph whose integer program of one cut may take seconds
 _PRICED = 24  # the most cuts that are taken from the relaxation
-# A single cut that shows less than this share of the cost is a poor one: another may show much more.
+# A single cut that raises the bound by less than this share of the cost is poor: others may raise it more.
 _POOR = 1e-4
 
 
@@ -204,7 +204,7 @@ class Prover:
                 if not self._cut_short:
                     self.finished = True
                     return
-                self._begin_again()  # what was interrupted may have more to say
+                self._begin_again()  # solve programs again that were cut short
                 continue
             attempt = self._solve(cuts, task, share=_FIRST_SHARE if early or self._first else _SHARE)
             if attempt.steps is not None:
@@ -244,9 +244,9 @@ class Prover:
     def _first_sets(self, task: _Task) -> list[list[int]]:
         """Return sets of cuts to try after the single one, the last one first.
 
-        They are the cuts at which the relaxation with many cuts pays for memory. A path may also be limited
-        at one place by what it keeps and at another by what it needs to run; for that there is the single cut
-        with the one other whose relaxation is best.
+        The first set has the cuts whose memory rows have a price in the relaxation with many cuts. Also,
+        memory may be short at one place for kept values and at another for running an op; for that case the
+        second set has the single cut and the one other with the best relaxation.
         """
         sets = [self._priced(task)]
         if self._single in self._path:
@@ -259,8 +259,8 @@ class Prover:
     def _better_single(self, task: _Task) -> int | None:
         """Return a better single cut than the first one; None: none is known.
 
-        Where ops may run in many orders, few bytes are forced, and the op that forces most of them may show
-        nothing. So the relaxations of others are looked at, those that force most first.
+        If ops may run in many orders, few bytes are forced, and the cut that forces most may prove nothing.
+        So the relaxations of other single cuts are tried, in the order of forced bytes.
         """
         if self.bound > (1 + _POOR) * self.graph.base_cost or self.graph.n > _SLOW:
             return None

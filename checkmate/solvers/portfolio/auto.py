@@ -2,9 +2,9 @@
 
 Two cases are settled at once: a budget too small for some op, and one that needs no recomputation. Otherwise
 greedy gives a first schedule, local search improves it, and the chain program is asked once if the network is
-a chain. Path cuts raise a lower bound that holds for any order; the schedules that their programs describe
-are fitted into the budget and given to the search. The prover has a process of its own. With one worker, the
-two take turns.
+a chain. Where greedy's schedule does not fit, last runs may show that none can. Path cuts raise a lower bound
+that holds for any order; the schedules that their programs describe are fitted into the budget and given to
+the search. The prover has a process of its own. With one worker, the two take turns.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from checkmate.ir.arrays import Steps
 from checkmate.progress import Cancelled
 from checkmate.solvers.baselines import KeepAllSolver
 from checkmate.solvers.bounds import below_working_set
-from checkmate.solvers.certify import cancelled_before, concluded
+from checkmate.solvers.certify import NOTHING_FITS, cancelled_before, concluded
 from checkmate.solvers.compile.cache import is_compiled
 from checkmate.solvers.compile.compilation import load_kernels
+from checkmate.solvers.last_runs import LastRunProver
 from checkmate.solvers.pathcut.in_process import BackgroundProver, ProverState
 from checkmate.solvers.pathcut.in_thread import SMALL, background_prover
 from checkmate.solvers.pathcut.prover import ProofListener, Prover
@@ -38,16 +39,17 @@ from checkmate.solvers.sequence.restarts import CostedSteps, order_first, with_c
 
 NAME = "auto"
 _FIRST_TURN_S = 0.25  # with one worker: the first turn of the search, and of the prover
-_TURN_S_PER_OP = 1e-4  # of a large graph: in a shorter turn the prover gets nowhere
+_TURN_S_PER_OP = 1e-4  # the least turn per op; on a large graph a shorter one proves nothing
 # Up to this many ops the single cut is solved here, in at most this many seconds.
 _MEDIUM, _SINGLE_S = 400, 0.1
-_GOOD = 0.01  # above the bound: a start that leaves nothing for equal blocks to find
+_GOOD = 0.01  # above the bound: with a start this good, schedules from equal blocks are not looked for
 _REPEATS_SHARE = 0.3  # of the time, for the schedules of a step with equal blocks
+_LAST_RUNS_SHARE = 0.25  # of the time, for a proof by last runs
 _FIT_S = 0.5  # for fitting a described schedule into the budget
 _POLL_S = 0.005
-_LOOK_S = 0.1  # between two looks at whose turn the second core has
+_LOOK_S = 0.1  # between two checks of whose turn it is on the second core
 _OTHER_SEED = 1_000_003  # added to the seed of the second search
-_ORDER_MOVES = 500_000  # for its order: a quarter of a second
+_ORDER_MOVES = 500_000  # to find another order for the second search: a quarter of a second
 
 
 class Run:
@@ -67,18 +69,36 @@ class Run:
         self._begun = time.perf_counter()
         self._until = self._begun + options.time_limit_s
         self._bound, self._cuts, self._programs = max(problem.graph.base_cost, bound), 0, 0
-        self._asked = False  # until then, what the prover knows is of the budget before
+        self._impossible = NOTHING_FITS  # why, where the bound is infinite
+        self._asked = False  # whether the prover works on this budget; before, its state is of another one
         if options.workers > 1:
             self._start_prover(options.time_limit_s)
         self._scaled = build_model(problem.graph)
         self._search: SequenceSearch = first_search(
-            problem, self._scaled, options, listener, until=self._until, known=self._from_repeats()
+            problem,
+            self._scaled,
+            options,
+            listener,
+            until=self._until,
+            known=self._from_repeats(),
+            hopeless=self._is_impossible,
         )
         self._chain = ChainTurn(problem, self._scaled, self._begun, self._until)
         self._second = SecondSearch(self)
         self._reported = math.inf
-        self._core: SecondCore | None = None  # used with two cores, where another search may find more
+        self._core: SecondCore | None = None  # set if prover and second search share a core
         self._share_best()
+
+    def _is_impossible(self) -> bool:
+        share = math.inf if self._options.moves is not None else _LAST_RUNS_SHARE
+        until = min(self._until, time.perf_counter() + share * self._options.time_limit_s)
+        graph, budget = self._problem.graph, self._problem.budget_bytes
+        found = LastRunProver(graph).proof(
+            budget, lambda: self._listener.cancelled() or time.perf_counter() > until
+        )
+        if found is not None:
+            self._bound, self._impossible = math.inf, found.explained(graph, budget)
+        return found is not None
 
     def _from_repeats(self) -> Steps | None:
         """The best schedule made from equal blocks; None if none fits."""
@@ -110,11 +130,11 @@ class Run:
     def side_by_side(self) -> None:
         """Search here while the prover proves; another search runs on a third core, or in turns with it."""
         self._single_cut()
-        if self._problem.graph.n > SMALL:  # on smaller graphs one search finds all there is to find
+        if self._problem.graph.n > SMALL:  # on smaller graphs a second search finds nothing more
             if self._options.workers > 2:
                 self._second.start()
             elif self._problem.graph.n <= _MEDIUM:
-                # On larger graphs the prover may be quiet for long before it has a bound.
+                # On larger graphs the prover may need long for its first bound, so it keeps the core.
                 self._core = SecondCore(self._begun)
         try:
             while not self._over():
@@ -176,7 +196,7 @@ class Run:
 
     def result(self, seconds: float) -> SolveResult:
         moves = self._search.moves + self._second.moves
-        return concluded(
+        result = concluded(
             self._problem,
             NAME,
             self._search.best,
@@ -186,6 +206,7 @@ class Run:
             lower_bound=self._bound,
             statistics={"moves": moves, "cuts": self._cuts, "programs": self._programs},
         )
+        return replace(result, message=self._impossible) if result.message == NOTHING_FITS else result
 
     def _over(self) -> bool:
         return self._listener.cancelled() or time.perf_counter() > self._until or self.proves(self._bound)
@@ -217,11 +238,8 @@ class Run:
         self._prover.prove(self._problem.budget_bytes, seconds=max(0.0, seconds), workers=workers)
 
     def begin_second(self, cancelled: Cancelled) -> SequenceSearch:
-        """Return a search with another seed, on large graphs from the best.
-
-        On small ones it begins with another order, if that needs much less memory, and else with the same
-        start.
-        """
+        """Return a search with another seed. On a large graph it starts from the best schedule; on others
+        from another order if one needs much less memory, else from the first search's start."""
         graph, budget = self._problem.graph, self._problem.budget_bytes
         best = self._search.best if graph.n > _MEDIUM else None
         start, seed = self._search.start if best is None else best, self._options.seed + _OTHER_SEED

@@ -51,9 +51,9 @@ _FEW_ROUNDS = 2  # with equal blocks, for one budget
 _REFINE_S, _REFINED = 2.0, 0.005  # seconds per solve while idle; the gap that is good enough
 _ROUNDS = 3  # the most rounds of refinement
 _PUBLISHED = ("chen-sqrt-linear", "chen-greedy-linear", "chen-greedy-ap")
-_SHARES = (0.75, 0.5, 0.35)  # of keeping everything, at which each of these is asked
+_SHARES = (0.75, 0.5, 0.35)  # budgets for each of these solvers, as shares of keeping everything
 _PUBLISHED_S = 1.0  # seconds for one of them and one budget
-_AUTO = "auto"  # what is said to have made the schedules of several solvers
+_AUTO = "auto"  # the name given as the source of schedules that several solvers made together
 
 
 class FrontierListener:

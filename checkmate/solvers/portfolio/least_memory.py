@@ -17,10 +17,12 @@ import numpy as np
 from checkmate.errors import ScheduleError, UsageError
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.ir.arrays import Steps
+from checkmate.ir.shown import Shown
 from checkmate.solvers.bounds import run_once_bound
 from checkmate.solvers.certify import with_schedule
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.known_frontier import Frontier, FrontierPoint
+from checkmate.solvers.last_runs import LastRunProver
 from checkmate.solvers.listeners import CostCapListener
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
 from checkmate.solvers.registry import find_solver
@@ -95,11 +97,13 @@ def between(low: int, top: int, doubtful: Sequence[int], nearest: int) -> int | 
 
 _PRECISION = 0.004  # of the range of budgets: how near greedy's probes come to each other
 _DESCEND_SHARE = 0.25  # of the time limit, the most for the first range by greedy
+_LAST_RUNS_SHARE = 0.15  # of the time limit, the most for the bound by last runs
+_NEAR = 0.001  # of the peak: a bound that is this near to the best by last runs is good enough
 _POLISH_SHARE = 0.15  # of the time limit, for making the schedule cheaper at the memory that was reached
 
 
 @dataclass(frozen=True, eq=False)
-class LeastMemory:
+class LeastMemory(Shown):
     """The least peak that was reached within a cost, and what is proved.
 
     There always is one, since the plain step has one.
@@ -240,6 +244,7 @@ class _LeastMemorySearch:
         begun = time.perf_counter()
         self._until = begun + (1 - _POLISH_SHARE) * limit
         self._descend(begun + _DESCEND_SHARE * limit)
+        self._prove_by_last_runs(time.perf_counter() + _LAST_RUNS_SHARE * limit)
         self._bisect()
         self._polish(min(begun + limit, time.perf_counter() + _POLISH_SHARE * limit))
         seconds = time.perf_counter() - self._started
@@ -298,6 +303,18 @@ class _LeastMemorySearch:
         problem = Problem(self.graph, budget_bytes)
         result = find_solver("greedy").load().solve(problem, options, _ProbeListener(self, None))
         return result.cost is not None and result.cost <= self._cap
+
+    def _prove_by_last_runs(self, until: float) -> None:
+        """Raise the bound as far as last runs prove it, for any cost."""
+        prover, top = LastRunProver(self.graph), self._level(self.best.peak_bytes)
+        nearest = max(1, int(_NEAR * self.best.peak_bytes) // self._unit)
+        while top - self._lowest > nearest and not self._over() and time.perf_counter() < until:
+            middle = (self._lowest + top) // 2
+            found = prover.proof(self._bytes(middle), lambda: self._over() or time.perf_counter() > until)
+            if found is None:
+                top = middle
+            else:
+                self._raise_bound(self._level(found.bytes + self._unit - 1))
 
     def _bisect(self) -> None:
         narrow(

@@ -20,11 +20,11 @@ from checkmate.solvers.sequence.kernel_arrays import ScaledModel
 from checkmate.solvers.sequence.local_search import SequenceSearch
 from checkmate.solvers.sequence.restarts import CostedSteps
 
-_NOTHING_FOUND_S = 0.5  # nothing was found for so many seconds,
-_CHAIN_LATEST = 0.3  # or this share of the time is over
-_CHAIN_SHARE = 0.4  # the most of the time left that the chain program gets
-_PER_OP_S = 0.003  # with less time it would end before its first schedule
-# A plan of rough prices may cost this much more than the best: fine prices and fitting make up for it.
+_NOTHING_FOUND_S = 0.5  # the chain program's turn comes after so many seconds without an improvement,
+_CHAIN_LATEST = 0.3  # at the latest after this share of the time
+_CHAIN_SHARE = 0.4  # the most that it gets of the remaining time
+_PER_OP_S = 0.003  # the least time per op; with less it would end before its first schedule
+# A plan by rough prices may cost this much more than the best schedule: exact prices and fitting lower it.
 _HOPE = 1.03
 _FEWEST = 10  # the fewest segments of a real chain
 
@@ -41,12 +41,12 @@ class ChainTurn:
     _is_over: bool = field(init=False, default=False)
 
     def note_improvement(self) -> None:
-        """The search found something, so the turn comes later."""
+        """Postpone the turn, because the search improved."""
         self._improved_at = time.perf_counter()
 
     @property
     def due(self) -> float:
-        """When the turn comes, as far as is known now; infinite when it is over."""
+        """When the turn comes unless the search improves before; infinite after the turn."""
         if self._is_over:
             return math.inf
         return min(
@@ -54,7 +54,7 @@ class ChainTurn:
         )
 
     def schedules(self, cost: float, cancelled: Cancelled) -> Iterator[Steps]:
-        """Yield ever better schedules, if it is due and a quick look promises any near ``cost``."""
+        """Yield ever better schedules, if the turn has come and rough prices promise a cost near ``cost``."""
         now = time.perf_counter()
         if now < self.due:
             return
@@ -71,23 +71,23 @@ class ChainTurn:
 
 
 _FAR = 0.01  # of the cost: a bound this near may soon be a proof, so the prover goes on
-# The bound rose by less than _RISE of what is missing for this long, in the prover's first turn.
+# The prover is quiet if its bound rises by less than _RISE of the gap for this long, in its first turn.
 _QUIET_S = 1.5
 _RISE = 0.02
-# A search's turn, as a multiple of the prover's turn before it: where that raised the bound, and else.
+# The length of a search's turn over that of the prover's turn before: if that raised the bound, and if not.
 _AS_LONG, _LONGER = 1.0, 2.0
-_PATIENCE = 4.0  # the factor by which the prover may be quiet for longer in each turn
+_PATIENCE = 4.0  # in each further turn the prover may be quiet this many times longer
 
 
 @dataclass
 class SecondCore:
     """The turns of the prover and of a second search on the second of two cores.
 
-    The prover works while its bound rises. If the bound hardly rises any more and is still far from the best
-    schedule, that core finds more with a search of its own: seeds differ much in how soon they find the good
-    schedules of a tight budget. The search has it for as long as the prover had, or twice as long where the
-    prover's turn raised nothing. Then it is the prover's turn again, which may be quiet for four times as
-    long then, since it starts a program again that was not solved in time.
+    The prover works while its bound rises. Once the bound hardly rises and is still far from the best cost, a
+    second search uses the core better: seeds differ much in how soon they find good schedules for a tight
+    budget. The search runs for as long as the prover did, or twice as long if the prover's turn raised
+    nothing. In its next turn the prover may be quiet for four times as long, because it solves again a
+    program that it did not finish before.
 
     The turns are from ``begun`` (seconds of any clock). The prover has the first.
     """
@@ -96,8 +96,8 @@ class SecondCore:
     searches: bool = field(init=False, default=False)
     _until: float = field(init=False, default=math.inf)  # the end of a search's turn
     _patience: float = field(init=False, default=_QUIET_S)
-    _mark: float | None = field(init=False, default=None)  # the bound when it last rose by enough
-    _rose: bool = field(init=False, default=False)  # whether it did so in this turn of the prover
+    _mark: float | None = field(init=False, default=None)  # the bound after its last notable rise
+    _rose: bool = field(init=False, default=False)  # whether it rose notably in this turn of the prover
     _marked_at: float = field(init=False, default=0.0)
 
     def changes(self, bound: float | None, cost: float, *, now: float) -> bool:
@@ -146,7 +146,7 @@ class SecondSearch:
         return 0 if self._search is None else self._search.moves
 
     def start(self) -> None:
-        """Search until ``stop``; started again, it goes on where it was."""
+        """Search until ``stop``; a second start continues the search."""
         self.stop()
         self._stopping = threading.Event()
         self._thread = threading.Thread(

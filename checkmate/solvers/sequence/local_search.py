@@ -18,6 +18,7 @@ from checkmate.errors import SolverCrashedError
 from checkmate.ir import Graph, Schedule, SolveResult
 from checkmate.ir.arrays import Steps
 from checkmate.memory.simulate import simulate
+from checkmate.progress import Cancelled, never
 from checkmate.solvers.certify import cancelled_before, concluded
 from checkmate.solvers.compile.compilation import load_kernels
 from checkmate.solvers.problem import Listener, Problem, SolveOptions
@@ -46,7 +47,7 @@ from checkmate.solvers.tolerances import LEAST_COST, NEGLIGIBLE, PROVED
 
 _SLICE_S = 0.008  # seconds between two looks at the clock and at the listener
 _COLD = 0.005  # the heat in mean op costs at the end of each annealing
-_FIRST_RATE = 0.3  # mean op costs per largest live bytes: low, so that what costs little is done first
+_FIRST_RATE = 0.3  # the first price of an excess as large as the peak, in mean op costs; it rises later
 _SMALL = 400  # up to this many ops the careful greedy search takes a few milliseconds
 _GREEDY_SHARE = 0.1  # the most of the time for each of the quick and the careful greedy search
 _TURN_MOVES = 20_000  # moves of annealing between two greedy searches, if moves are counted
@@ -96,8 +97,12 @@ def first_search(
     *,
     until: float,
     known: Steps | None = None,
+    hopeless: Cancelled = never,
 ) -> SequenceSearch:
-    """Return a search that begins with ``known``, greedy's schedule, or the caller's if that is cheaper."""
+    """Return a search that begins with ``known``, greedy's schedule, or the caller's if that is cheaper.
+
+    Where none of them fits, ``hopeless`` is asked whether anything can; if not, nothing is searched for.
+    """
     budget, cancelled = problem.budget_bytes, listener.cancelled
     begun = time.perf_counter()
     # If moves are counted, only the time limit itself may cut it short.
@@ -114,6 +119,8 @@ def first_search(
         search.offer(np.array(given.steps, np.int32))
     if search.best is not None:
         listener.incumbent(search.best.tolist(), search.cost)
+    elif hopeless():
+        return search
     half = begun + 0.5 * max(until - begun, 0.0) if options.moves is None else until
     while search.best is None and time.perf_counter() < half and not cancelled():
         if options.moves is not None and search.moves >= options.moves:

@@ -55,16 +55,16 @@ def replay(graph: Graph, steps: Steps) -> Timeline | None:
 
 SMALL = 400  # ops
 _FIRST_CYCLE = 20_000  # moves
-_GROWTH = 2.0  # the factor of growth: of the cycles, and of the climbs from one round to the next
-# The heat in mean op costs. The first cycle is mild, so that a good schedule is there at once.
+_GROWTH = 2.0  # the factor by which cycles grow, and climbs from round to round
+# The heat of successive cycles, in mean op costs. The first is mild, to find a good schedule soon.
 _HOT = (0.3, 1.0, 4.0)
 _CHAINS = 20  # chains in a round
 # Moves and heat of the runs of a chain's first annealing, times Luby's numbers.
 _CLIMB = ((1_000, 0.3), (6_000, 1.0))
 _REPAIR = (400, 0.15)  # moves and heat, after a kick
 _KICKS = (25, 110)  # kicks of each chain at first, and of each that is left after half of them were dropped
-_WORSE = 0.003  # of the cost: the result of a kick is followed although it costs up to this much more
-_BACK = 0.02  # how often a kick that led to nothing is followed by going back to the chain's best
+_WORSE = 0.003  # of the cost: a kick's result is accepted if it costs at most this much more
+_BACK = 0.02  # the probability of going back to the chain's best after a rejected kick
 _PATIENCE = 200  # kicks of the last chain without a new best until the round ends
 
 
@@ -83,7 +83,8 @@ class AnnealingRun(NamedTuple):
 
 
 class EndedRun(NamedTuple):
-    """``found``: the best below its mark. ``given``: a schedule from elsewhere to follow instead."""
+    """``found``: the best schedule that costs less than the run's ``below``; None if none was found.
+    ``last``: the final state. ``given``: a schedule from another search to continue from instead."""
 
     found: CostedSteps | None
     last: Steps
@@ -100,7 +101,7 @@ def plan_runs(first: CostedSteps, *, small: bool, seed: int) -> RunPlan:
 
 def _cycles(first: CostedSteps) -> RunPlan:
     start = first.steps
-    best = low = _cheaper(first, None)  # the best of all, and the best since something was given
+    best = low = _cheaper(first, None)  # the best of all, and the best since the last ``given`` one
     nth = 0
     while True:
         below = math.inf if low is None else low.cost
@@ -124,7 +125,7 @@ class _Chain:
     best: CostedSteps
 
     def take(self, found: CostedSteps | None, worse: float = 0.0) -> bool:
-        """Go on from ``found`` unless it costs more than a share ``worse`` more; return whether it does."""
+        """Continue from ``found`` if it costs at most a share ``worse`` more; return whether it does."""
         if found is None or found.cost > self.current.cost * (1.0 + worse):
             return False
         self.current = found
@@ -170,7 +171,7 @@ def _kick(chain: _Chain, random: np.random.Generator) -> RunPlan:
 
 
 def luby(nth: int) -> int:
-    """1, 1, 2, 1, 1, 2, 4, 1, …: lengths of runs that begin again (Luby, Sinclair, Zuckerman, 1993)."""
+    """1, 1, 2, 1, 1, 2, 4, 1, …: relative lengths of restarts (Luby, Sinclair, Zuckerman, 1993)."""
     digits = nth.bit_length()
     return 2 ** (digits - 1) if nth == 2**digits - 1 else luby(nth - 2 ** (digits - 1) + 1)
 
@@ -200,8 +201,8 @@ def _cheaper(one: CostedSteps | None, other: CostedSteps | None) -> CostedSteps 
 
 
 _ORDER_TURN = 5000  # moves between two looks at the caller
-_ORDER_HOT, _ORDER_COLD = 1.0, 0.001  # in mean op costs; so much costs an excess as large as the peak
-_ORDER_ENOUGH = 0.5  # of the excess in the given order: if more is left, the order is not what matters
+_ORDER_HOT, _ORDER_COLD = 1.0, 0.001  # heat in mean op costs; an excess as large as the peak costs one
+_ORDER_ENOUGH = 0.5  # the share of the given order's excess that may be left; with more, order hardly helps
 
 
 def order_first(
@@ -209,9 +210,9 @@ def order_first(
 ) -> Steps | None:
     """Return an order that needs little memory without recomputation; it may be over the budget.
 
-    Where ops may run in many orders, a search that begins in the given order recomputes what a better order
-    would not need. Here only the order is annealed, at a fixed price of what is over the budget. None: it was
-    cancelled, or no order is much better than the given one.
+    If ops may run in many orders, a search that begins in the given order recomputes values that a better
+    order would not need to. Here only the order is annealed, at a fixed price per byte over the budget. None:
+    it was cancelled, or no order is much better than the given one.
     """
     once = replace(graph, ops=tuple(replace(op, recomputable=False) for op in graph.ops))
     scaled = build_model(once)

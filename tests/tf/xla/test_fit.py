@@ -49,6 +49,7 @@ class _Step(XlaCompilation):
     ) -> None:
         self.graph, self._taken, self.loose, self._plain = graph, taken, loose, plain
         self.attempts: list[tuple[Schedule, WaitPolicy, float]] = []
+        super().__init__()
 
     def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
         if schedule is None and self._plain is not None:

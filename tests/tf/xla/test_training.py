@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import checkmate
 from checkmate.errors import JitCompiledError, NoScheduleError
+from checkmate.keras import MemoryReport
 from tests.tf.xla.networks import NETWORKS
 
 pytestmark = pytest.mark.heavy
@@ -50,6 +51,11 @@ def test_fit_keeps_the_budget_and_the_losses(name: str, capfd: pytest.CaptureFix
     expected = _losses(plain, x, y, 20)
     np.testing.assert_allclose(found[:, 0], expected[:, 0], rtol=1e-6)
     assert model.predict(x[:2], verbose=0).shape == (2, 10)
+
+    logged = model.fit(x, y, batch_size=len(y), verbose=0, callbacks=[MemoryReport()]).history
+    assert logged["memory/peak"] == [fit.whole_bytes] and logged["memory/budget"] == [fit.budget_bytes]
+    assert logged["memory/activations"] == [fit.whole_bytes - fit.fixed_bytes]
+    assert logged["memory/recompute_overhead"] == [fit.overhead]
 
 
 class OwnStep(keras.Model):  # type: ignore[misc]  # Keras is untyped here

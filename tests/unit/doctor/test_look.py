@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from checkmate.doctor import look
-from checkmate.doctor.look import cuda_packages_here, folder_at, libraries_here, nvidia_here
+from checkmate.doctor.look import folder_at, nvidia_here, wanted_by
 from checkmate.errors import CancelledError
 from checkmate.processes.stages import gathered, probe, sentence_of
 from checkmate.progress import Cancelled, never
@@ -142,9 +142,9 @@ def test_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_libraries_are_those_of_the_installed_program() -> None:
-    found = {library.name: library for library in libraries_here()}
+    found = {library.name: library for library in wanted_by("checkmate-explorer")}
     if not found:
         pytest.skip("the program is not installed here, only run")
-    assert found["numpy"].fits and not found["numpy"].missing
+    assert found["numpy"].fits and found["numpy"].installed
     assert "dask" not in found and "pytest" not in found  # extras
-    assert all("nvidia" in library.name for library in cuda_packages_here())
+    assert all("nvidia" in library.name for library in wanted_by("tensorflow", extra="and-cuda"))

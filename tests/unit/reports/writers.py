@@ -72,10 +72,8 @@ def write_scheduled(
     write_schedule(folder / schedule, asked, result)
 
 
-def write_run(folder: Path, name: str = "chain") -> None:
-    write_scheduled(folder, name)
-    (folder / "train_example.py").write_text("print()")
-    report = VerificationReport(
+def report(name: str = "chain") -> VerificationReport:
+    return VerificationReport(
         model=name,
         device="a processor",
         batch_size=8,
@@ -99,7 +97,12 @@ def write_run(folder: Path, name: str = "chain") -> None:
         steps=20,
         notes=("a note",),
     )
-    write_report(folder / "report.json", report)
+
+
+def write_run(folder: Path, name: str = "chain") -> None:
+    write_scheduled(folder, name)
+    (folder / "train_example.py").write_text("print()")
+    write_report(folder / "report.json", report(name))
 
 
 def write_jax_export(path: Path) -> dict[str, Any]:

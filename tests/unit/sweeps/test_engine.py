@@ -13,7 +13,7 @@ ENGINES = st.one_of(
     st.just(Engine()),
     st.builds(lambda count: Engine(count=count), st.integers(1, 999)),
     st.builds(
-        lambda host, port: Engine("dask", f"{host}:{port}"),
+        lambda host, port: Engine(f"{host}:{port}"),
         st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True),
         st.integers(1, 65535),
     ),
@@ -27,7 +27,7 @@ def test_an_engine_reads_as_it_is_written(engine: Engine) -> None:
 
 
 def test_an_address_of_six_numbers() -> None:
-    assert parse_engine("dask://[::1]:8786") == Engine("dask", "[::1]:8786")
+    assert parse_engine("dask://[::1]:8786") == Engine("[::1]:8786")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with (
             pytest.raises(EngineUnavailableError, match=f"no dask scheduler answers at {address}"),
-            open_pool(Engine("dask", address)),
+            open_pool(Engine(address)),
         ):
             raise AssertionError("it opened")
 

@@ -31,9 +31,9 @@ Run = Callable[..., Any]
 class Compared:
     """The results of two steps, compared.
 
-    ``exact``: equation by equation; None where that needs too much memory, and ``needed`` says how much.
-    ``compiled``: as XLA compiles them; None where the plain step does not fit the device. ``losses`` and
-    ``seconds``: of the plain and the scheduled step; the seconds are medians of warm steps.
+    ``exact``: the difference if both run equation by equation; None if the ``needed`` bytes for that are too
+    many. ``compiled``: the difference between the compiled steps; None if the plain one does not fit the
+    device. ``losses`` and ``seconds``: of the plain and the scheduled step; seconds are medians of warm runs.
     """
 
     exact: Difference | None

@@ -16,14 +16,14 @@ import numpy as np
 
 from checkmate.backends.jax.device import lost_gpu
 from checkmate.backends.jax.program import shape_of
-from checkmate.errors import CheckmateError, TraceError, UsageError
+from checkmate.errors import TraceError, UsageError
 from checkmate.models.arrays import packed
 from checkmate.models.builtin import dtype_policy
 from checkmate.models.error_text import first_line
 from checkmate.models.inputs import Inputs
 from checkmate.models.losses import Labels
 from checkmate.models.ready import Found, ReadyModel, find_model, make_ready
-from checkmate.models.user_code import other_batch, require_compiled, require_no_options
+from checkmate.models.user_code import explained, other_batch, require_compiled, require_no_options
 from checkmate.request import ModelRequest, Target
 
 _LITTLE = "jax_disable_most_optimizations"
@@ -31,43 +31,29 @@ _LITTLE = "jax_disable_most_optimizations"
 
 @dataclass(frozen=True, eq=False)
 class LoadedStep:
-    """A training step, and what it is called with.
+    """A training step and its arguments.
 
-    ``step``: where the user's code in it fails, it raises a TraceError that says so. ``shapes``: its
-    arguments, with ``jax.ShapeDtypeStruct`` for arrays. ``donated``: numbers of arguments; None: as the step
-    itself says. ``batch_size``: None where it is not known.
+    ``step``: raises a TraceError if the user's code in it fails. ``shapes``: the arguments, with
+    ``jax.ShapeDtypeStruct`` for arrays. ``example``: the arguments, or Keras's batch, as the user gave them;
+    a ``ReadyModel`` where none was given. ``donated``: numbers of arguments; None: as the jitted step itself
+    donates. ``batch_size``: None if not known.
     """
 
     name: str
     step: Callable[..., Any]
     shapes: tuple[Any, ...]
+    example: Any
     donated: tuple[int, ...] | None
     batch_size: int | None
     notes: tuple[str, ...]
+    keras_model: Any = None  # the model, if it is a Keras model's step
 
     def arguments(self) -> tuple[Any, ...]:
         """Make them anew: a step may take over what it is given."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class _FunctionStep(LoadedStep):
-    example: tuple[Any, ...]
-
-    def arguments(self) -> tuple[Any, ...]:
-        return tuple(with_values(self.example))
-
-
-@dataclass(frozen=True, eq=False)
-class _KerasStep(LoadedStep):
-    """``data``: the batch, or the model to make random batches for."""
-
-    model: Any
-    data: tuple[Any, ...] | ReadyModel
-
-    def arguments(self) -> tuple[Any, ...]:
-        data = _random_batch(self.data) if isinstance(self.data, ReadyModel) else with_values(self.data)
-        return jax.tree.map(jnp.copy, state_of(self.model)), data
+        ready = isinstance(self.example, ReadyModel)
+        given: Any = _random_batch(self.example) if ready else with_values(self.example)
+        model = self.keras_model
+        return given if model is None else (jax.tree.map(jnp.copy, state_of(model)), given)
 
 
 def load_step(request: ModelRequest) -> LoadedStep:
@@ -140,7 +126,7 @@ def _of_train_step(
     model: Any,
     name: str,
     shapes: Any,
-    data: tuple[Any, ...] | ReadyModel,
+    example: Any,
     size: int | None,
     notes: tuple[str, ...],
 ) -> LoadedStep:
@@ -157,7 +143,7 @@ def _of_train_step(
         ) from error
 
     step = _with_trace_error(train_step, name)
-    return _KerasStep(name, step, (state, shapes), (0,), size, notes, model, data)
+    return LoadedStep(name, step, (state, shapes), example, (0,), size, notes, model)
 
 
 def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
@@ -174,21 +160,14 @@ def _of_function(found: Found, request: ModelRequest) -> LoadedStep:
     shapes = jax.tree.map(shape_of, example)
     size = request.batch_size if code.sized else None
     step = _with_trace_error(code.subject, found.name)
-    return _FunctionStep(found.name, step, shapes, None, size, found.notes, example)
+    return LoadedStep(found.name, step, shapes, example, None, size, found.notes)
 
 
 def _with_trace_error(step: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(step)
     def run(*args: Any) -> Any:
-        try:
+        with explained(name):
             return step(*args)
-        except CheckmateError:
-            raise
-        except Exception as error:  # the user's code, which may raise what it likes
-            raise TraceError(
-                f"the training step of {name!r} could not be traced: {first_line(error)}",
-                hint="run one step without checkmate first",
-            ) from error
 
     run.__name__ = name
     return run
@@ -240,7 +219,7 @@ def state_of(model: Any) -> Any:
 
 
 def without_missing(data: Any) -> Any:
-    """Return a batch without what is missing at its end. ``fit`` leaves it out, others pass None."""
+    """Return a batch without trailing Nones: ``fit`` omits absent targets or weights, others pass None."""
     while isinstance(data, tuple) and data and data[-1] is None:
         data = data[:-1]
     return data

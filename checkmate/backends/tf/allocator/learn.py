@@ -1,10 +1,10 @@
 """Learn what kernels allocate beyond the rules, from a traced step.
 
-Scratch space is in no graph and differs from device to device: a convolution's patches, a loop's iterations,
-a kernel compiled by XLA. On a CPU the bytes in use while a node runs are compared with what the replay says
-it holds. The kernels of a GPU are launched ahead of time, so the moment of a request does not tell which op
-runs. But each event of the GPU's allocator names the op that asked, and says whether for scratch or for an
-output. So there scratch is learned per op, and so are the outputs whose size no shape tells."""
+No graph shows scratch space, and it differs from device to device: a convolution's patches, a loop's
+iterations, a kernel compiled by XLA. On a CPU it is the bytes in use while a node runs less those that the
+replay holds then. On a GPU kernels are launched ahead of time, so the time of a request does not tell which
+op runs; but each event of the GPU's allocator names the op and tells scratch from output. So there scratch is
+learned by op, and so are outputs whose shape does not give their size."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Pieces = tuple[int, ...]  # which of the node's ops asked, then the bytes of eac
 @dataclass(frozen=True)
 class LearnedByOp:
     """``workspace``: node → bytes of scratch beyond the rules. ``reserves``: node → bytes of its outputs of
-    unknown size. ``pieces``: node → the requests that its scratch is made of: a convolution asks for its
-    turned input, its turned output and cuDNN's scratch one by one, and each takes a chunk of its own."""
+    unknown size. ``pieces``: node → the single requests of its scratch: a convolution requests its transposed
+    input, its transposed output and cuDNN's scratch separately, and each gets a chunk of its own."""
 
     workspace: Mapping[int, int]
     reserves: Mapping[int, int]
@@ -106,7 +106,8 @@ def _levels_by_op(folded: FoldedStep, steps: Sequence[int]) -> list[list[int]]:
 
 
 def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -> list[int]:
-    """Return, per position, how far the bytes in use rise while the op that began last is its node's."""
+    """Return, per position, how far the bytes in use rise while its node runs. An event belongs to the op
+    that began last."""
     begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     level, rises = [0] * len(steps), [0] * len(steps)
@@ -122,8 +123,8 @@ def _traced_rises(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) ->
 def learned_by_op(
     folded: FoldedStep, traces: Sequence[StepTrace], steps: Sequence[int] | None = None
 ) -> LearnedByOp:
-    """Return what a GPU's ``traces`` show of each node. Scratch counts only where it raises the node's
-    peak."""
+    """Return each node's scratch and outputs of unknown shape from a GPU's ``traces``. Scratch counts only
+    where it raises the node's peak."""
     ran = list(range(len(folded.nodes)) if steps is None else steps)
     asked = [_requests_by_op(folded, trace.memory, ran) for trace in traces]
     workspace: dict[int, int] = {}
@@ -149,7 +150,8 @@ class _RequestsByOp:
     reserves: dict[Asker, int] = field(default_factory=dict)
 
     def highest(self, position: int, levels: Sequence[int]) -> tuple[int, Pieces]:
-        """Return the most bytes that a node held, and its scratch then. ``levels``: bytes without scratch."""
+        """Return the most bytes that the node at ``position`` held, and its scratch requests at that time.
+        ``levels``: per op of the node, the bytes without scratch."""
         held = ((level, (n, *self.scratch.get((position, n), ()))) for n, level in enumerate(levels))
         return max(((level + sum(pieces[1:]), pieces) for level, pieces in held), default=(0, (0,)))
 
@@ -203,7 +205,7 @@ def reserve_values(folded: FoldedStep) -> dict[int, list[int]]:
 
 
 def sizes_of_reserves(folded: FoldedStep, learned: Mapping[int, int]) -> dict[int, int]:
-    """Return the bytes of each value whose size only a trace tells; those of a node share its bytes."""
+    """Return the bytes of each value whose size only a trace tells; a node's bytes are split evenly."""
     values = reserve_values(folded)
     return {
         value: size // len(values[node])

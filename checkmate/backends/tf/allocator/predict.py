@@ -16,17 +16,17 @@ from checkmate.ir import Graph, Schedule
 from checkmate.memory.bfc import Bfc, Request
 from checkmate.memory.step_requests import InitialAllocations
 
-_ALL_OF_A_GPU = 1 << 40  # more than any GPU has; for one whose memory is not known
+_ALL_OF_A_GPU = 1 << 40  # the capacity assumed if a GPU's memory is not known
 _SMALL_GPU, _LEFT_BY_SMALL, _LEFT = 2 << 30, 225 << 20, 1536 << 20  # see usable_bytes
-_RUNS = 4  # as many as are measured: the first step finds other free chunks than later ones
+_RUNS = 4  # steps to replay, as many as are measured: free chunks differ between the first and later steps
 
-# Handles far from each other and from those of other requests.
+# Handles that no other request uses.
 _REGION, _SHAPE, _FIRST_CHUNK = 1 << 62, (1 << 62) + 1, 1 << 61
-_SHAPE_BYTES = 4  # a region is asked for by a tensor that names its size
+_SHAPE_BYTES = 4  # the region is requested by an op whose shape input has this many bytes
 
 CHUNK = 256  # what the allocator rounds sizes up to
-_ALWAYS = 8  # of each power of two: the sizes of some small tensors are not known before they are computed
-_SHARE = 4  # one of so many small buffers may be held at once; 1 of 6 was the most that was measured
+_ALWAYS = 8  # chunks of each power of two, because the sizes of some small tensors are not known in advance
+_SHARE = 4  # at most one in this many small buffers is live at once: assumed; 1 in 6 was measured
 
 
 def predicted_allocated(
@@ -37,10 +37,10 @@ def predicted_allocated(
     *,
     small_chunks: bool = True,
 ) -> int:
-    """Predict the peak of the allocator's chunks in the first steps, in bytes. ``history``: the allocator's
-    requests before them. ``small_chunks``: one region is fetched before all else, and chunks are set aside
-    for small buffers, as for every step but the plain one. Where the memory of the device is known and not
-    enough, the answer is that memory plus what is missing."""
+    """Predict the peak of the allocator's chunks in the first steps, in bytes. ``history``: the requests
+    before the first step. ``small_chunks``: a region is fetched first, and chunks are set aside for small
+    buffers, as for every step but the plain one. If the device's memory is known to be too small, the result
+    is that memory plus the missing bytes."""
     before = before_steps(folded, graph, Schedule.of(graph, list(steps)), history, small_chunks=small_chunks)
     allocator = Bfc(before.capacity)
     allocator.play(before.requests)
@@ -68,7 +68,7 @@ def before_steps(
 ) -> InitialAllocations:
     requests: list[Request] = []
     if small_chunks and (region := first_region(graph, schedule)):
-        # The tensor that names the region's size is small, and gets a region of its own.
+        # The small shape input is requested first, and gets a region of its own.
         requests = [Request(_SHAPE, _SHAPE_BYTES), Request(_REGION, region)]
         requests += [Request(_SHAPE, 0), Request(_REGION, 0)]
     requests += [Request(-1 - handle, size) for handle, size in history]
@@ -81,7 +81,8 @@ def before_steps(
 
 
 class _VariableBuffers:
-    """Tracks each variable's buffer, which is at first one of its size from the allocator's history."""
+    """Tracks the buffer of each variable. Its first one is an unclaimed buffer of the same size in the
+    allocator's history."""
 
     def __init__(self, history: Sequence[tuple[int, int]]) -> None:
         held = {handle: size for handle, size in history if size}

@@ -1,7 +1,8 @@
 """Replay every request and release of the emitted step, op by op.
 
-An allocator, unlike ``simulate``, cares which tensor comes and goes when. The replay follows the emission
-(``backends.tf.emit.ordered``) with the folding's rules for taking over, viewing and keeping buffers."""
+Unlike ``simulate``, an allocator's peak depends on the order of single requests. The replay follows the
+emission (``backends.tf.emit.ordered``), with the same rules for take-overs, views and kept buffers as the
+folding."""
 
 from __future__ import annotations
 
@@ -22,14 +23,15 @@ _IN_PLACE = frozenset({"AssignAddVariableOp", "AssignSubVariableOp"})
 
 @dataclass(frozen=True)
 class Allocation:
-    """One buffer of the emitted step. An *execution* counts the emitted ops. ``op``: trace index of the op
-    that asked. ``position``: its place in the schedule. ``born``, ``freed``: the executions after which the
-    buffer exists, and after which it is gone. ``released_at``: the schedule position of the last reader (of
-    the op itself if nobody reads it; -1: at the end of the step). ``assigned_to``: name of the variable that
-    takes the buffer over when it is freed here, and gives back its own. ``readers``: the executions that use
-    it, ``born`` among them. ``ends``: pairs of executions that must keep their order: the second one writes
-    over what the first one reads, or hands it to a variable. A variable that is updated while what was read
-    of it is still in use gets a new buffer, and gives the old one back after the last reader."""
+    """One buffer of the emitted step. An *execution* is the index of an emitted op.
+
+    ``op``: trace index of the op that requests it. ``position``: that op's place in the schedule. ``born``,
+    ``freed``: the executions that allocate and free it. ``released_at``: the schedule position of the last
+    reader (of ``op`` if there is none; -1: the end of the step). ``assigned_to``: the variable that takes the
+    buffer over when it would be freed, and frees its own instead. ``readers``: the executions that use it,
+    ``born`` included. ``ends``: pairs of executions whose order must not change, because the second
+    overwrites what the first reads, or hands it to a variable. If a variable is updated while a tensor read
+    from it is in use, it gets a new buffer, and the old one is freed after the last reader."""
 
     op: int
     position: int
@@ -65,7 +67,7 @@ class _OpenAllocation:
 
 @dataclass(eq=False)
 class _TensorCopy:
-    """One copy of a tensor. ``last``: the execution that reads it last; ``position``: that one's position."""
+    """One copy of a tensor. ``last``: the last execution that reads it, at ``position`` of the schedule."""
 
     bytes: int
     last: int = -1
@@ -162,7 +164,7 @@ class _StepReplay:
             return
         name = str(op.inputs[0].name)
         readers = self.variable_readers.get(name, ())
-        # What stands behind the update in the traced step reads what the update wrote.
+        # A read that comes after the update in the trace reads the new value, and does not count.
         later = [each for each in readers if each > now and self.executions[each].op < execution.op]
         if later:
             freed, size = later[-1], tensor_bytes(op.inputs[1])
@@ -173,8 +175,9 @@ class _StepReplay:
 def allocations(
     folded: FoldedStep, steps: Sequence[int], graph: Graph | None = None, *, plain: bool = False
 ) -> list[Allocation]:
-    """Return every buffer that the emitted ``steps`` (nodes) ask for, in that order. ``graph``: with the
-    learned sizes of its values; None: as traced. ``plain``: assigned variables get new buffers."""
+    """Return every buffer that the emitted ``steps`` (nodes) request, in order. ``graph``: gives learned
+    sizes of values; None: sizes as traced. ``plain``: assigned variables get new buffers, as in the plain
+    step."""
     sizes = dict(folded.structure.bytes_of)
     if graph is not None:
         sizes |= {key: value.bytes for key, value in zip(folded.values, graph.values, strict=True)}
@@ -186,7 +189,8 @@ def allocations(
 
 
 def scratch_of_nodes(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> Iterator[Allocation]:
-    """Yield what nodes ask for beyond the rules, at the op that asked, else at the node's last."""
+    """Yield the learned scratch of nodes, requested by the op that was seen to, else by the node's last
+    op."""
     learned, pieces = graph.origin.learned_workspace, graph.origin.learned_pieces
     executed = 0
     for position, node in enumerate(steps):
@@ -200,8 +204,8 @@ def scratch_of_nodes(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> 
 
 
 def requests_of_step(folded: FoldedStep, graph: Graph, steps: Sequence[int]) -> StepRequests:
-    """Return what ``steps`` ask for: one part per op of the emitted step. Two steps that must keep their
-    order are one that writes over a buffer, and one that reads it before."""
+    """Return the requests of ``steps``, with one part per emitted op. A step that overwrites a buffer must
+    stay after the steps that read it."""
     found = allocations(folded, steps, graph)
     lengths = [len(folded.nodes[node]) for node in steps]
     first = np.array([0, *accumulate(lengths)], np.int64)

@@ -38,9 +38,9 @@ def with_costs(
     report: Report,
     cancelled: Cancelled,
 ) -> FoldedStep:
-    """Return ``folded`` with costs as ``options`` say. ``request``: what ``folded`` is the step of, to
-    measure in a child; None: here. The child looks costs up by itself, and takes the known ones if the
-    machine is busy again by then."""
+    """Return ``folded`` with the costs that ``options`` ask for. ``request``: the model of the step, so that
+    a child process can trace and measure it; None: measure in this process. The child looks costs up itself,
+    and takes doubtful ones from the cache if the machine is busy again by then."""
     if options.kind == "analytic":
         return dataclasses.replace(folded, graph=analytic_costs(folded))
     known, store = options.look_up(folded), options.store

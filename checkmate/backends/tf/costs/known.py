@@ -1,8 +1,8 @@
 """Reuse costs that an earlier profile of this machine measured.
 
-Nodes with the same *signature* run the same kernels on as many bytes, under the same device, TensorFlow,
-threads and rewriting. Those of a step are one entry with the mean of their costs, so the total of a step
-stays the same. What was read on a busy machine counts as not known once the machine is quiet."""
+Nodes with the same *signature* run the same kernels on as many bytes, with the same device, TensorFlow
+version, threads and graph rewriting. A step's nodes of one signature share one entry, the mean of their
+costs, which keeps the step's total. Costs measured on a busy machine are not reused on a quiet one."""
 
 from __future__ import annotations
 
@@ -38,10 +38,12 @@ _NO_MATTER = frozenset({"container", "shared_name", "seed", "seed2", "parallel_i
 
 @dataclass(frozen=True)
 class NodeCosts:
-    """What one profile found per node, from ``runs`` runs. ``spread``: over the median. ``workspace``,
-    ``reserves``: bytes beyond the rules, and of outputs whose size no shape tells. ``slack``: bytes that the
-    allocator showed per byte requested. ``older``: how the nodes were read whose costs are not of this
-    profile alone. ``pieces``: the requests that a workspace is made of."""
+    """What one profile measured per node in ``runs`` runs.
+
+    ``spread``: standard deviation over the median. ``workspace``: scratch bytes beyond the rules.
+    ``reserves``: bytes of outputs whose size no shape tells. ``slack``: bytes on the allocator's meter per
+    requested byte. ``older``: node → the reading of its cost, if that is not from this profile alone.
+    ``pieces``: node → the single requests of its workspace."""
 
     seconds: tuple[float, ...]
     spread: tuple[float, ...]
@@ -54,7 +56,7 @@ class NodeCosts:
     pieces: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def reading_facts(self) -> dict[str, Any]:
-        """Return for the metadata the most doubtful reading that matters, and how much is doubtful."""
+        """Return, for the metadata, the worst reading among costly ops, and the share of doubtful costs."""
         total = sum(self.seconds)
         readings = [(self.older.get(node, self.reading), cost) for node, cost in enumerate(self.seconds)]
         doubtful = [cost for reading, cost in readings if reading.is_doubtful]
@@ -77,9 +79,8 @@ class NodeCosts:
 
 @dataclass(frozen=True, eq=False)
 class KnownCosts:
-    """What ``store`` knows about the nodes of a step. ``keys``: a signature per node. ``entries``: per
-    signature, those of too few runs included. ``again``: doubtful entries are measured again, so they count
-    as not known."""
+    """Stored costs of the nodes of a step. ``keys``: a signature per node. ``entries``: by signature, also
+    unfinished ones of too few runs. ``again``: treat doubtful entries as unknown, to measure them again."""
 
     keys: tuple[str, ...]
     entries: Mapping[str, KnownCost]
@@ -138,10 +139,10 @@ class KnownCosts:
         )
 
     def merged(self, measured: NodeCosts) -> NodeCosts:
-        """Return ``measured`` with the known costs in place of new ones. A busy machine only adds to the time
-        of a step, so the quicker reading of the known nodes is believed, and the other is scaled to it. An
-        interrupted profile is weighted by its runs. A node that is measured again on purpose takes its new
-        cost, unless that was read worse."""
+        """Return ``measured`` with stored costs in place of new ones where they are complete. Other programs
+        only add to a step's time, so both profiles are scaled to whichever took less time for the stored
+        nodes. Entries of an interrupted profile are averaged with the new costs, weighted by runs. A node
+        that is measured again on purpose takes its new cost, unless that reading is worse."""
         if not self.entries:
             return measured
         had = [self._entry_to_merge(node, measured.reading) for node in range(len(self.keys))]
@@ -240,9 +241,9 @@ def _pieces_in(entry: KnownCost) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class CostOptions:
-    """``kind``: ``measured`` or ``analytic``. ``store``: where costs are looked up (but with ``refresh``) and
-    kept. ``estimated``: called with the graph with analytic costs before anything is measured. ``meter``:
-    tells whether the machine is quiet, so that doubtful costs are measured again."""
+    """``kind``: ``measured`` or ``analytic``. ``store``: keeps measured costs; they are looked up there
+    unless ``refresh``. ``estimated``: called with the graph at analytic costs before anything is measured.
+    ``meter``: tells whether the machine is quiet; then doubtful costs are measured again."""
 
     kind: str
     store: CostStore | None = None

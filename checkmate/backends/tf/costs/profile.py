@@ -64,10 +64,10 @@ def measured_costs(
     *,
     schedule: Schedule | None = None,
 ) -> Graph:
-    """Return the graph with measured costs in seconds. Nothing is run if ``known`` has every op; in fewer
-    runs if it has most. The model's state is restored. ``schedule``: what is run, where the plain step does
-    not fit. ``metadata["profile"]`` says how the costs were measured. Raises: StepTooLargeError,
-    ProfileError: it could not be run. CancelledError: its hint says what is kept."""
+    """Return the graph with measured costs in seconds. Nothing is run if ``known`` has every op, and fewer
+    runs are made if it has most. The model's state is restored. ``schedule``: run this one, because the plain
+    step does not fit. ``metadata["profile"]`` says how the costs were measured. Raises: StepTooLargeError,
+    ProfileError: the step could not be run. CancelledError: its hint says which costs are kept."""
     if known.is_all:
         report(Progress("measure", 1, 1, f"all {folded.graph.n} ops were measured before"))
         costs = known.costs()
@@ -82,7 +82,7 @@ def measured_costs(
         costs = known.merged(measured)
         if "caveat" not in notes:
             known.keep(costs, folded.graph, ended=True)
-        # Cached costs are of another day. The plain step of today tells how much slower that day was.
+        # Cached costs may be from a slower or faster day: compare their sum with the plain step of today.
         notes["plain_per_predicted"] = notes["least_wall_seconds"] / max(sum(costs.seconds), 1e-12)
     notes |= {
         "allocated_per_requested": costs.slack,
@@ -175,7 +175,7 @@ class _RunCounts:
     def for_rest_of(cls, known: KnownCosts, count: int) -> _RunCounts:
         least = known.runs_wanted if known.keys else _LEAST_RUNS
         earlier = _LEAST_RUNS - least
-        # If most is known, the runs that the rest needs are enough, and they warm it up too: warm up once.
+        # If most costs are known, the least number of runs is enough, with a single run to warm up.
         if 2 * len(known.nodes) >= count or known.runs_wanted < _LEAST_RUNS:
             return cls(1, 0, least, least, earlier)
         return cls(_WARM_RUNS, _LEAST_RUNS, least, _MOST_RUNS, earlier)
@@ -241,7 +241,7 @@ class _Runs:
         return LearnedByOp(learned_workspace(self.folded, self.traces, self.steps), {})
 
     def _medians(self) -> tuple[NDArray[np.float64], float]:
-        """Return each node's median seconds, and what the whole schedule takes by them."""
+        """Return each node's median seconds, and the schedule's total by these medians."""
         seconds = np.median(np.array(self.seconds), axis=0)
         times = np.bincount(self.schedule.steps, minlength=self.folded.graph.n)
         return seconds, float((seconds * times).sum())
@@ -249,9 +249,9 @@ class _Runs:
     def costs(self, learned: LearnedByOp) -> NodeCosts:
         seconds, total = self._medians()
         spread = np.std(np.array(self.seconds), axis=0) / np.maximum(seconds, 1e-9)
-        # The profiler slows small ops down, and the time between ops is in no op. So the time of the whole
-        # step without the profiler, run in turns with it, is shared out in proportion. Other work of the
-        # machine only adds to a step's time, so the quickest run is believed.
+        # The profiler slows small ops down, and does not count the time between ops. So the ops' times are
+        # scaled to the step's time without the profiler, taken in turns with the traced runs. The quickest
+        # run counts, because other programs only add to a step's time.
         seconds *= min(self.walls) / max(total, 1e-12)
         return NodeCosts(
             seconds=tuple(seconds.tolist()),
@@ -281,7 +281,7 @@ def _run_to_measure(
         for number in range(counts.warm):
             stop_if(cancelled)
             report(Progress("measure", number, counts.warm + counts.least, "warming up"))
-            runs.run()  # what a GPU's libraries try out at first must not reach the meter
+            runs.run()  # before the meter is reset: a GPU's libraries try out kernels in their first run
         runs.begin()
         for _ in range(counts.timed):
             runs.time()
@@ -296,7 +296,7 @@ def _run_to_measure(
             costs = runs.costs(LearnedByOp({}, {}))
             if seen and known.keep(known.merged(costs), runs.folded.graph, ended=False):
                 kept = costs.runs
-    except (CancelledError, KeyboardInterrupt) as error:  # the latter: pressed where nothing looked in time
+    except (CancelledError, KeyboardInterrupt) as error:  # Ctrl-C, if no stop_if came in time
         if kept:
             raise CancelledError("cancelled", hint=kept_hint(kept)) from error
         raise

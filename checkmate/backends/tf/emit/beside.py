@@ -49,9 +49,8 @@ def _named(variables: Sequence[Any], names: Sequence[str]) -> dict[str, tf.Varia
 
 
 def in_order(variables: Iterable[Any], named: dict[str, dict[str, tf.Variable]]) -> list[Any]:
-    """Return ``variables`` as they are ``named``, others last. TensorFlow lists them as it likes, and where
-    they come to lie when they are loaded is their order.
-    """
+    """Return ``variables`` in the order of ``named``, others last. TensorFlow's own order is arbitrary, and
+    the order decides the addresses of the variables when a SavedModel is loaded."""
     known = [id(variable) for group in named.values() for variable in group.values()]
     position = {each: number for number, each in enumerate(known)}
     return sorted(variables, key=lambda variable: position.get(id(variable), len(known)))
@@ -162,8 +161,8 @@ def plain_step(folded: FoldedStep) -> Callable[..., EmittedOutputs]:
 
 
 def smaller_batches(plain: Body, specs: Sequence[tf.TensorSpec], size: int, *, compiled: bool) -> Any:
-    """Return the ``plain`` step as a function of up to ``size`` examples. Where it cannot be traced for fewer
-    it refuses them by a sentence. None: the step has no batch.
+    """Return the ``plain`` step as a function of up to ``size`` examples. If it cannot be traced with an open
+    batch, the function raises an error for fewer examples. None: the step has no batch.
 
     ``compiled``: XLA compiles ``plain`` when it is called.
     """
@@ -189,9 +188,8 @@ def smaller_batches(plain: Body, specs: Sequence[tf.TensorSpec], size: int, *, c
 
 
 def with_casts(concrete: Any, specs: Sequence[tf.TensorSpec]) -> list[Any]:
-    """Return ``concrete``, a function of tensors like ``specs``, and functions that cast for it what NumPy
-    makes where no type is chosen: float64 and int64.
-    """
+    """Return ``concrete``, a function of tensors like ``specs``, and variants that take NumPy's default types
+    (float64, int64) and cast them."""
     found = {tuple(spec.dtype for spec in specs): concrete}
     for numpys in ({"float"}, {"int"}, {"float", "int"}):
         dtypes = tuple(_numpys(spec.dtype, numpys) for spec in specs)

@@ -24,7 +24,7 @@ from checkmate.backends.tf.trace.walks import source
 
 @dataclass(frozen=True)
 class EmittedOutputs:
-    """``last``: the ops that end the schedule; what must not run beside it waits for them."""
+    """``last``: the ops that end the schedule; later ops wait for them, so as not to add to its peak."""
 
     loss: tf.Tensor
     predictions: tuple[tf.Tensor, ...]
@@ -34,7 +34,7 @@ class EmittedOutputs:
 
 @dataclass(eq=False)
 class Copies:
-    """What stands in ``graph`` for the ops of ``folded``, in a function of ``arguments``."""
+    """Copies the ops of ``folded`` into ``graph``, the body of a function of ``arguments``."""
 
     folded: FoldedStep
     graph: Any
@@ -93,7 +93,7 @@ class Copies:
         index = self.structure.index[original.name]
         kind = self.structure.kinds[index]
         if kind is OpKind.HEAVY:
-            return self.current[index]  # a FoldedStep's nodes read all that their ops need
+            return self.current[index]  # there is one: a node's inputs include all that its ops need
         if kind is OpKind.VIEW:
             return self._view(index, self._inputs(index))
         if index not in self.copied_once:
@@ -107,9 +107,9 @@ class Copies:
         return self.views[key]
 
     def _copy_once(self, index: int) -> None:
-        # What it needs is copied in the order of the trace; a chain may be thousands of ops long.
+        # Its inputs are copied first, in the trace's order; no recursion, for chains of thousands of ops.
         for number in self._not_copied(index):
-            # The shape of what has an open one is computed, as it is in the trace.
+            # Views are copied per buffer, and known shapes become constants; open shapes are computed.
             if self.structure.kinds[number] is not OpKind.VIEW and not self.structure.tells_shape(number):
                 self.copied_once[number] = self._copy_light(
                     number, self._inputs(number), self._controls(number)
@@ -153,7 +153,7 @@ class Copies:
         return self.placeholders[tensor.name]
 
     def _static_shape(self, index: int, tensor: tf.Tensor) -> tf.Tensor:
-        # The op that computes it would hold on to a big tensor only to ask for its shape.
+        # A constant: a copied Shape op would keep a big tensor live only to read its shape.
         key = (-1 - index, (str(tensor.value_index),))
         if key not in self.views:
             value = static_shape(tensor.op, tensor.value_index)
@@ -165,16 +165,15 @@ class Copies:
 _LONG = 256  # captured tensors of up to 128 elements are written into the function as constants
 
 
-# TensorFlow computes an op whose inputs are all constant once, when the function is first run, and keeps the
-# result (up to 10 MiB each). The gradient of a mean that is a loss by itself is such a tensor. A schedule
-# cannot free what the function holds. So the constant behind it is passed into the function as a disguised
-# argument, and the op runs when its turn comes.
+# TensorFlow folds an op of constant inputs when a function is first run, and the function keeps the result
+# (up to 10 MiB each), which no schedule can free. The gradient of a loss that is a mean is such a tensor. So
+# the constant is passed into the function as a disguised argument, and the op runs when its turn comes.
 def constant_ops(structure: Structure) -> frozenset[int]:
     found: set[int] = set()
     for index, op in enumerate(structure.ops):
         sources = [structure.index[source(tensor).op.name] for tensor in op.inputs]
         computed = bool(sources) and all(each in found for each in sources) and not private.is_stateful(op)
-        # An op that tells a known shape is a constant, no matter which tensor's.
+        # An op that returns a known shape is constant, whatever its input.
         if op.type == "Const" or structure.tells_shape(index) or computed:
             found.add(index)
     return frozenset(found)

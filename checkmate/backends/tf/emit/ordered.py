@@ -1,8 +1,9 @@
-"""Emit a schedule as a TensorFlow function whose steps wait for others where the memory needs it.
+"""Emit a schedule as a TensorFlow function, with control dependencies that keep its peak.
 
-The first ops of a step run only after the steps that it waits for (control dependencies). Without that the
-runtime merges identical copies and starts ready ops as early as it can, and nothing is saved. What a step
-reads of those that it waits for passes gates, so that TensorFlow's passes merge nothing across them.
+The first ops of a step have control dependencies on the steps that it waits for. Without them the runtime
+would merge identical copies and start ready ops as early as it can, and nothing would be saved. What a step
+reads from the steps that it waits for passes gates, so that TensorFlow's graph passes merge nothing across
+them.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from checkmate.backends.tf.trace.replica import exchange, exchange_of
 from checkmate.backends.tf.trace.walks import source
 from checkmate.ir import Phase, Schedule
 
-# oneDNN hands these gradients what their forward op keeps for them, if they read that op's output directly.
-# It only adds an edge from the earlier op to the later one, so it makes no cycle. Without it the gradient of
-# a pooling takes memory that is not predicted.
+# oneDNN passes these gradients a workspace of their forward op, if they read that op's output directly,
+# without a gate. That only adds an edge from the earlier op to the later one, so it makes no cycle. With a
+# gate, the gradient of a pooling would take memory that is not predicted.
 PAIRED_TYPES = frozenset({"MaxPoolGrad", "MaxPool3DGrad", "LRNGrad"})
 # An op with this attribute can be rewritten if it reads or writes images or volumes. A dense bias cannot.
 _FORMAT = "data_format"
@@ -41,22 +42,22 @@ _LEAST_RANK = 4
 _AS = {1.0: tf.identity, 2.0: tf.square, 0.5: tf.sqrt, -0.5: tf.math.rsqrt, -1.0: tf.math.reciprocal}
 
 
-# The passes merge neighbours: padding with the convolution that reads it, a filter gradient with a bias
-# gradient that reads the same tensor, a factor with the sum it is hoisted out of. They know nothing of an
-# order. So two ops that they merge across what one of them waits for make a cycle ("nodes in a cycle"). No
-# list of such pairs stays complete. Behind gates no op has a neighbour among those that it waits for, and ops
-# without a gate between them, which may be merged, all wait for the same.
+# TensorFlow's graph passes merge neighbours: padding with the convolution that reads it, a filter gradient
+# with a bias gradient that reads the same tensor, a factor with the sum it is hoisted out of. They ignore
+# control dependencies, so merging an op with one that it waits for makes a cycle ("nodes in a cycle"). A list
+# of such pairs would never be complete. A gate separates each op from the ops that it waits for; ops without
+# a gate between them have the same control dependencies, and may be merged.
 @dataclass(eq=False)
 class Gates:
-    """The gates of the steps that wait for the same.
+    """The gates of steps that wait for the same ops.
 
-    A gate is an op that hands its input's buffer on, waits, and is opaque to the passes: to them it is an
-    input that could be fed with anything. ``Identity`` is no gate: TensorFlow 2.21 removes it, and the cycle
-    is back. On three models with all of the forward pass recomputed, gates changed no requested bytes, and
-    step times within the noise.
+    A gate is an op that forwards its input's buffer, has control dependencies, and is opaque to the graph
+    passes: a placeholder with a default, which could be fed with anything. ``Identity`` would not do, because
+    TensorFlow 2.21 removes it. On three models with all of the forward pass recomputed, gates changed no
+    requested bytes, and step times within the noise.
 
-    ``scope``: prefix of its ops' names. ``before``: the ops that are waited for. ``made``: names of the ops
-    made in these steps. ``waiting``: those of them that cannot start before ``before`` has ended.
+    ``scope``: name prefix of the ops. ``before``: the ops waited for. ``made``: names of the ops emitted in
+    these steps. ``waiting``: those of them, and gates, that cannot start before ``before`` has ended.
     """
 
     graph: Any
@@ -67,8 +68,8 @@ class Gates:
     passed: dict[str, tf.Tensor] = field(default_factory=dict)
 
     def read(self, tensor: tf.Tensor) -> tf.Tensor:
-        # Integers (shapes, indices) are read as they are: on a GPU they may live on the host, and no pass
-        # merges their readers.
+        # Integers (shapes, indices) need no gate, since no pass merges their readers; on a GPU they may be
+        # in host memory.
         if tensor.op.name in self.made or not (tensor.dtype.is_floating or tensor.dtype.is_complex):
             return tensor
         if tensor.name not in self.passed:
@@ -118,7 +119,7 @@ class _Emitter(Copies):
     ends: list[list[tf.Operation]] = field(default_factory=list)  # the last ops of each step
     waits_for: list[int] = field(default_factory=list)  # ``ended`` of each step
     read_at: dict[str, int] = field(default_factory=dict)  # op's name → the first step that reads it
-    users: dict[str, list[int]] = field(default_factory=dict)  # variable → the steps that use it as it is
+    users: dict[str, list[int]] = field(default_factory=dict)  # variable → steps that use its present value
 
     def __post_init__(self) -> None:
         self.gates = Gates(self.graph, "start", ())
@@ -149,8 +150,8 @@ class _Emitter(Copies):
             starts = not any(tensor.op.name in inside for tensor in self._sources_within(member))
             controls = self._controls(member)
             inputs = self._inputs(member)
-            # Each input of a loop or a condition goes its own way inside; that one waits holds back no other.
-            # An op that waits for it does: TensorFlow leaves out a control edge beside one of data.
+            # A loop or a condition starts with each input by itself, so a gate on one holds back no other. A
+            # no-op joins the control dependencies, because TensorFlow drops one that repeats a data edge.
             if is_loop(original) or is_branch(original):
                 controls += self._joined(before, self.gates.scope) if before else []
             elif updates or (starts and not self.gates.waits(inputs)):
@@ -164,7 +165,7 @@ class _Emitter(Copies):
                     self.read_at.setdefault(found.name, len(self.ends))
             self.current[member] = copy
             if updates:
-                # Nothing fuses in an update: its ops can run one by one, and hold less at once.
+                # Nothing in an update is fused, so its ops run one by one to hold less at once.
                 before = leaves = [copy]
             elif original.name not in read or _calls(copy):
                 leaves.append(copy)
@@ -174,8 +175,9 @@ class _Emitter(Copies):
         self.gates = gates
 
     def _ends_of_users(self, members: Sequence[int]) -> list[tf.Operation]:
-        """Return what ends the steps that use the variables which an update writes. TensorFlow copies a
-        variable that it updates while a tensor that was read of it is in use."""
+        """Return the last ops of the steps that use the variables written by ``members``. The update waits
+        for them, because TensorFlow copies a variable that it updates while a tensor read from it is in
+        use."""
         written = set().union(*map(self.structure.variables_taken, members))
         steps = {step for name in written for step in self.users.pop(name, ()) if step >= self.ended}
         return [op for step in sorted(steps) for op in self.ends[step]]
@@ -185,10 +187,11 @@ class _Emitter(Copies):
         if first > self.ended or not self.ends:
             steps = range(self.ended, first)
             ends = [op for step in steps for op in self.ends[step] if not self._ended_by(op, first)]
-            # A step that waited for the same as the last one makes what waits for it wait for that too.
+            # If one of the new steps has the present control dependencies, waiting for it implies them.
             if not any(self.waits_for[step] == self.ended for step in steps):
                 ends = [*self.gates.before, *ends]
-            # That an output of a loop is there does not tell that the loop has ended; an op that waits does.
+            # A loop's output may be ready before the loop has ended; a no-op with a control edge waits for
+            # all.
             if first < len(self.ends) or any(map(_calls, ends)):
                 ends = self._joined(ends, scope)
             self.ended, self.gates = first, Gates(self.graph, scope, ends)
@@ -196,7 +199,7 @@ class _Emitter(Copies):
         self.waits_for.append(self.ended)
 
     def _ended_by(self, op: tf.Operation, first: int) -> bool:
-        """Return whether one of the ``first`` steps reads ``op``, and so ends after it."""
+        """Return whether one of the ``first`` steps reads ``op``, so that waiting for that step is enough."""
         return self.read_at.get(op.name, first) < first and not _calls(op)
 
     def _joined(self, ops: Sequence[tf.Operation], scope: str) -> list[tf.Operation]:
@@ -204,9 +207,9 @@ class _Emitter(Copies):
             return [tf.no_op(name=f"{scope}/wait")]
 
     def _let_go(self, update: OverVariable, before: Sequence[tf.Operation]) -> tf.Operation:
-        # The variable holds a tensor without elements until its new value is computed, so only what was read
-        # holds the buffer. Nothing reads the variable then: what reads it before is emitted first, and what
-        # reads it behind the assignment waits for that.
+        # An empty tensor is assigned to the variable until its new value is computed, so that only the tensor
+        # that was read refers to the buffer. Nothing reads the variable in between: earlier readers are
+        # emitted before, and later ones wait for the final assignment.
         reads = [self._operation(self.structure.ops[read]) for read in update.reads]
         read, ended = reads[-1], {op.name: op for op in (*reads, *before)}
         with (
@@ -306,14 +309,13 @@ def _leaf(name: str) -> str:
     return name.rsplit("/", 1)[-1]
 
 
-# On a GPU TensorFlow's layout pass rewrites convolutions, poolings and biases from channels last to channels
-# first where it believes the kernels are faster. It puts a transposition wherever such an op meets one that
-# stays. In a plain step most of these cancel out. In a scheduled step each gate stands between them: the
-# transposed copies remain, nothing orders them, and they are held as long as what recomputation was meant to
-# free. So each op that the pass would rewrite is marked as one that TensorFlow's graph rewriting must
-# preserve. The mark is an attribute of the op: it travels with the SavedModel and outlives being inlined. The
-# price is that such an op is not fused with the bias and activation that follow it either. On a CPU the pass
-# does nothing, and the fusions are worth more; there no op is marked.
+# On a GPU, TensorFlow's layout pass rewrites convolutions, poolings and biases from channels last to channels
+# first where it expects faster kernels, with a transposition between such an op and any other. In a plain
+# step most transpositions cancel out. In a scheduled step the gates keep them apart: the transposed copies
+# remain, have no control dependencies, and live as long as the values that recomputation should free. So each
+# op that the pass would rewrite is marked to be preserved by TensorFlow's graph rewriting. The mark is an
+# attribute of the op, so it is saved in a SavedModel and survives inlining. The price is that the op is not
+# fused with the bias and activation after it. On a CPU the pass does nothing, so no op is marked.
 def has_layout(op: tf.Operation) -> bool:
     if _FORMAT not in op.node_def.attr:
         return False

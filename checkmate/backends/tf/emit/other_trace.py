@@ -16,8 +16,6 @@ from checkmate.errors import OtherStepError, TraceError
 from checkmate.ir import Graph, Schedule, SolveResult, SolveStatus
 from checkmate.memory.check import check
 
-_COST_METADATA = ("profile",)  # metadata about costs, kept from the file; the rest is of the step just traced
-
 
 def for_traced_step(
     traced: Graph, graph: Graph, result: SolveResult
@@ -79,7 +77,8 @@ def _rules(graph: Graph, op: int) -> tuple[Any, ...]:
 
 
 def _with_costs_of(traced: Graph, graph: Graph) -> Graph:
-    known = {name: graph.metadata[name] for name in _COST_METADATA if name in graph.metadata}
+    """Return ``traced`` with the costs of ``graph``, and with its metadata about them."""
+    known = {name: said for name, said in graph.metadata.items() if name == "profile"}
     costed = traced.with_costs((op.cost for op in graph.ops), graph.cost_unit, graph.cost_origin)
     return dataclasses.replace(costed, metadata={**traced.metadata, **known})
 
@@ -95,9 +94,9 @@ def moved_steps(
 ) -> list[int]:
     """Return the nodes of ``folded`` in the order of another trace's schedule.
 
-    ``steps``: that schedule; ``nodes`` and ``types``: how that trace is folded, and its ops' types. A node
-    runs again as often as its last op does there. What it reads and nothing has made yet runs before it, so
-    the order is valid even if the traces differ. A TraceError: they are not of one step.
+    ``steps``: the other trace's schedule; ``nodes``: its folding (ops per node); ``types``: its ops' types.
+    A node runs as often as its last op does there. Inputs that were not computed yet are computed before it,
+    so the order is valid even if the foldings differ. Raises a TraceError if the ops' types differ.
     """
     if list(types) != op_types(folded):
         raise TraceError(
@@ -106,7 +105,7 @@ def moved_steps(
         )
     graph = folded.graph
     place = {op: node for node, members in enumerate(nodes) for op in members}
-    there: dict[int, list[int]] = defaultdict(list)  # node of the other trace -> those of this one
+    there: dict[int, list[int]] = defaultdict(list)  # node of the other trace → nodes of this one
     for node, members in enumerate(folded.nodes):
         known = [place[op] for op in members if op in place]
         if known:

@@ -98,7 +98,7 @@ def save_function(
     specs, named = argument_specs(folded), named_variables(folded.traced.loaded)
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Called in a function whose batch is open, it must not take another one.
+        # If it is called inside a function with an open batch, other batch sizes must be refused.
         return body(*(tf.ensure_shape(each, spec.shape) for each, spec in zip(tensors, specs, strict=True)))
 
     function = tf.function(step, input_signature=specs, autograph=False, jit_compile=compiled or None)

@@ -104,4 +104,4 @@ def fetch_bytes(size: int) -> None:
         with tf.device("CPU:0"):
             tf.raw_ops.Empty(shape=[size // _WORD], dtype=tf.float32, init=False)
     except tf.errors.ResourceExhaustedError:
-        return  # the step itself will say so, if it needs that much
+        return  # if the step needs that much, it will fail with an error of its own

@@ -60,18 +60,18 @@ def in_turn(folded: FoldedStep) -> FoldedStep:
 
 
 def made_bytes(timeline: Timeline) -> NDArray[np.int64]:
-    """Return int64[steps], the bytes that each step allocates where it writes over nothing."""
+    """Return int64[steps], the bytes that each step allocates if it takes over no input."""
     before = np.append(timeline.fixed_bytes, timeline.after_bytes[:-1])
     made: NDArray[np.int64] = timeline.live_bytes + timeline.taken_over - before
     return made
 
 
 def waits_within(most: int, timeline: Timeline, made: NDArray[np.int64]) -> tuple[int, ...]:
-    """Return ``SideBySide.waits_for`` such that what runs at once needs no more than ``most`` bytes.
+    """Return ``SideBySide.waits_for`` such that steps that may run at once need at most ``most`` bytes.
 
-    While the first ``k`` steps have ended and those before ``i`` may run, what step ``k - 1`` leaves is held
-    at most, and all that the steps from ``k`` to ``i - 1`` make, in whichever order they run. ``made``:
-    int64[steps], what each step makes then.
+    Once the first ``k`` steps have ended, and while steps ``k`` to ``i`` may run in any order, the live bytes
+    are at most those left by step ``k - 1`` plus all that steps ``k`` to ``i`` allocate. ``made``:
+    int64[steps], what each step allocates.
     """
     left = [timeline.fixed_bytes, *timeline.after_bytes.tolist()]
     before = [0, *np.cumsum(made).tolist()]
@@ -86,8 +86,8 @@ def waits_within(most: int, timeline: Timeline, made: NDArray[np.int64]) -> tupl
 
 @dataclass(frozen=True)
 class _Loops:
-    """The loops of a node. ``iterations``: how many run at once at most, as they were traced.
-    ``iteration_bytes``: what a further one may hold."""
+    """The loops of a node. ``iterations``: the most that may run at once, as traced
+    (``parallel_iterations``). ``iteration_bytes``: what each further concurrent iteration may hold."""
 
     iterations: int = 1
     iteration_bytes: int = 0

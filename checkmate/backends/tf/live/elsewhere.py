@@ -32,10 +32,10 @@ _CALLS = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?/((Stateful)?Partitioned
 def measure_elsewhere(
     step: LiveStep, schedule: Schedule | None, tensors: Sequence[tf.Tensor], report: Report
 ) -> StepMeasurement | None:
-    """Measure the peak, parameters and batch included, and the scratch of ops that run one after another.
+    """Measure the peak, parameters and batch included; also the ops' scratch, unless ops run side by side.
 
-    ``schedule``: None for the step as TensorFlow runs it by itself. None is returned where the step cannot be
-    moved: it is distributed, or holds what a SavedModel cannot (raw resources, Python functions).
+    ``schedule``: None for the plain step. Returns None if the step cannot run in another process: it is
+    distributed, or holds what a SavedModel cannot (raw resources, Python functions).
     """
     if step.distributed:
         return None

@@ -15,12 +15,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from checkmate.backends.tf import private
 from checkmate.backends.tf.models.batch import BatchLayout
-from checkmate.backends.tf.models.own_step import explained
+from checkmate.backends.tf.models.own_step import has_own_step
 from checkmate.catalog.keras_2 import require_keras_3
 from checkmate.errors import CheckmateError, TraceError, UsageError
 from checkmate.models.losses import require_losses
+from checkmate.models.user_code import explained
 
 
 def require_trainable(model: Any) -> None:
@@ -63,14 +63,6 @@ def _instead_of(given: Any) -> str:
     if isinstance(given, type) or not callable(given):
         return "pass the compiled model itself"
     return "a step that is a function is for checkmate.rematerialize_function"
-
-
-def has_own_step(model: Any) -> bool:
-    return getattr(model.train_step, "__func__", None) is not keras.Model.train_step
-
-
-def own_step_is_compiled(model: Any) -> bool:
-    return has_own_step(model) and private.is_jit_compiled(model.train_step)
 
 
 def require_keras_step(model: Any) -> None:
@@ -136,6 +128,11 @@ def logs_of(model: Any, layout: BatchLayout, tensors: Sequence[tf.Tensor], found
     loss, predictions = found
     x, y, weights = layout.pack(tensors)
     return update_metrics(model, x, y, predictions, weights, loss)
+
+
+def samples_seen(model: Any) -> int:
+    """Return how many samples Keras's own step has taken since the metrics began anew; 0: not known."""
+    return int(getattr(getattr(model, "_loss_tracker", None), "count", 0))
 
 
 def _build_metrics(model: Any, y: Any, predictions: Any) -> None:

@@ -30,8 +30,8 @@ from checkmate.errors import CycleError, ProfileError
 from checkmate.ir import Schedule
 
 _RUNS = 3  # the first is cold: its peak counts, its seconds do not
-# TensorFlow orders the ops of a plain step anew in each run: two showed 20 to 31 MiB of one step. Where the
-# first few differ, more are run. In 24 runs of one step the peaks were 630 to 745 MiB.
+# TensorFlow chooses another order of a plain step's ops in each run, so the peak varies: 20 to 31 MiB in two
+# runs of one step, 630 to 745 MiB in 24 runs of another. If the first few runs differ, more are made.
 _PLAIN_RUNS, _MORE_PLAIN_RUNS, _ALIKE = 4, 8, 0.02
 # With fewer runs, the costs of one step differ twice as much on a busy machine. On a quiet one they settle
 # sooner: a further run lowers the sum of the least seconds by no more than this share.
@@ -43,7 +43,7 @@ class OutOfMemoryError(ProfileError):
 
 
 class PeakSource(Enum):
-    """How a peak is known; not at all where the device's memory was exhausted before."""
+    """How a peak is known; ``EXHAUSTED``: it is not, because the device ran out of memory first."""
 
     HERE = "measured"
     FRESH_PROCESS = "measured in a fresh process"
@@ -55,13 +55,13 @@ class PeakSource(Enum):
 class StepMeasurement:
     """What was measured of a step.
 
-    ``peak_bytes``: the most that the device's allocator held during any run; 0 where it shows nothing (small
-    tensors). ``least_bytes``: the lowest peak of a warm run. ``held_bytes``: what it held before the step.
-    ``constant_bytes``: what the step's function goes on holding between its runs. ``node_seconds``: per op of
-    the graph, the least of the warm runs; empty for a step that is not scheduled. ``workspace``: op → bytes
-    of scratch that the graph does not know of. ``reserves``: value → bytes, of those whose size no shape
-    tells. ``pieces``: op → the requests that its scratch is made of. ``seconds``: of a run, by
-    ``least_seconds``; ``op_seconds``: of all ops, as profiled; 0 where that is not known.
+    ``peak_bytes``: the most that the device's allocator held in any run; 0 if it shows nothing (small
+    tensors). ``least_bytes``: the lowest peak of a warm run. ``held_bytes``: bytes in use before the step.
+    ``constant_bytes``: what the step's function keeps between runs. ``node_seconds``: per op of the graph,
+    its least time in a warm run; empty for an unscheduled step. ``workspace``: op → scratch bytes that the
+    graph does not know of. ``reserves``: value → bytes, if no shape tells its size. ``pieces``: op → the
+    single requests of its scratch. ``seconds``: of a run, by ``least_seconds``; ``op_seconds``: the sum over
+    all ops, as profiled; 0 if not known.
     """
 
     peak_bytes: int
@@ -77,20 +77,20 @@ class StepMeasurement:
     op_seconds: float = 0.0
 
     def with_costs_of(self, other: StepMeasurement) -> StepMeasurement:
-        """Return this with what ``other`` tells of single ops."""
+        """Return this measurement with the times and scratch of single ops from ``other``."""
         known = ("node_seconds", "workspace", "reserves", "pieces")
         return dataclasses.replace(self, **{name: getattr(other, name) for name in known})
 
 
 class ReadyStep:
-    """A step by a schedule, which is compiled when it first runs."""
+    """A step with a schedule; its function is traced when it is first needed."""
 
     def __init__(self, step: LiveStep, schedule: Schedule) -> None:
         self.step, self.schedule = step, schedule
         self._function: Callable[..., Any] | None = None
 
     def compiled(self) -> Callable[..., Any]:
-        """Return the step as a function of its arguments: the loss and all else that leaves the step."""
+        """Return the step as a concrete function of its arguments that returns the loss and the outputs."""
         if self._function is None:
             emit = ordered_step(self.step.folded, self.schedule)
 
@@ -104,17 +104,15 @@ class ReadyStep:
         return self._function
 
     def run(self, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
-        """Return the loss and what else leaves the step."""
+        """Return the loss and the step's other outputs, flat."""
         loss, flat = self.compiled()(*self.step.arguments(tensors))
         return loss, flat
 
     @property
     def begins_anew(self) -> bool:
-        """Whether a run leaves no state behind except in variables.
-
-        Then the function that was measured trains as a new one would, once the variables are put back. A
-        random op without a variable goes on in its own sequence.
-        """
+        """Whether a run leaves no state except in variables, so that the measured function can train after
+        the variables are restored. Otherwise, for example with a random op whose seed is not in a variable, a
+        new function is needed."""
         return not any(map(_remembers, self.step.folded.structure.ops))
 
 
@@ -132,9 +130,9 @@ def measure_scheduled(
     costs: bool = True,
     within: int | None = None,
 ) -> StepMeasurement:
-    """Run the scheduled step on a batch a few times, and put every variable back.
+    """Run the scheduled step on a batch a few times, and restore every variable.
 
-    ``costs``: the seconds and the scratch of its ops are wanted. Else a peak over ``within`` bytes ends it.
+    ``costs``: also measure seconds and scratch of each op. Otherwise, stop at the first peak over ``within``.
 
     Raises:
         OutOfMemoryError. CycleError: TensorFlow rejects the emitted order. ProfileError: it could not be run.
@@ -163,7 +161,7 @@ def measure_scheduled(
 
 
 class _Peaks:
-    """A few runs are enough to know a peak, or one that is over ``within`` bytes."""
+    """Ends after a few runs, or after the first one whose peak is over ``within`` bytes."""
 
     def __init__(self, within: int | None = None) -> None:
         self._within = math.inf if within is None else within
@@ -173,7 +171,7 @@ class _Peaks:
 
 
 class _PlainPeaks:
-    """A few plain runs are enough where their peaks are alike; else some more are needed."""
+    """Ends after a few plain runs if their peaks are alike, else after some more."""
 
     def enough(self, traces: Sequence[StepTrace]) -> bool:
         peaks = [_peak(trace) for trace in traces]
@@ -183,11 +181,8 @@ class _PlainPeaks:
 
 
 class _Costs:
-    """The seconds of ops, learned from runs.
-
-    ``least``: each op's shortest time. Other programs only add to an op's time, so this is nearest to its
-    own. The first run is cold, and does not count.
-    """
+    """The seconds of ops, from several runs. ``least``: each op's shortest time, because other programs only
+    add to it; the first run is cold and does not count."""
 
     def __init__(self, folded: FoldedStep, steps: Sequence[int]) -> None:
         self._folded, self._steps = folded, steps
@@ -302,10 +297,8 @@ def _peak(trace: StepTrace) -> int:
 
 
 class Mark:
-    """An allocator's peak counter, saved before steps are tried.
-
-    One of them may raise it over the budget, and hide that a later step does too.
-    """
+    """An allocator's peak counter before steps are tried. If a trial raises it over the budget, it is reset,
+    or it would hide that a later training step is over the budget too."""
 
     def __init__(self, meter: str) -> None:
         self._meter = meter

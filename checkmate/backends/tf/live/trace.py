@@ -40,12 +40,12 @@ Emit = Callable[[FoldedStep, Schedule], Callable[..., EmittedOutputs]]
 
 @dataclass(eq=False)
 class StepParts:
-    """How to put the flat tensors that leave the step together again; filled in while the step is traced.
+    """How to rebuild structured results from the step's flat outputs; filled in while the step is traced.
 
-    ``predictions``: their structure, with numbers of flat tensors; or that of the metrics' results, where
-    these leave the step instead. ``masks``: number of a prediction → number of its mask. ``gradients``: per
-    trainable variable the numbers of its gradient's tensors, and the dense shape of a sparse one.
-    ``updates``: (variable, number of its new value).
+    Numbers are indices of flat outputs. ``predictions``: the structure of the predictions (or of the metrics'
+    results, if the step returns these), with a number at each leaf. ``masks``: number of a prediction →
+    number of its mask. ``gradients``: per trainable variable the numbers of its gradient's tensors, and the
+    dense shape if it is sparse. ``updates``: (variable, number of its new value).
     """
 
     predictions: Any = None
@@ -62,7 +62,7 @@ class StepParts:
 
 @dataclass(frozen=True, eq=False)
 class LiveStep(ABC):
-    """A step that was traced for one layout, and can run by a schedule."""
+    """A step traced for one batch layout, ready to be scheduled."""
 
     name: str
     layout: BatchLayout
@@ -73,12 +73,12 @@ class LiveStep(ABC):
 
     @property
     def graph(self) -> Graph:
-        """What is scheduled; costs are operation counts."""
+        """The graph to schedule; costs are operation counts."""
         return self.folded.graph
 
     @property
     def in_turn(self) -> Self:
-        """The step with its ops one after another."""
+        """This step, emitted so that its ops run one after another instead of side by side."""
         return self.with_folded(in_turn(self.folded))
 
     def runs_side_by_side(self, schedule: Schedule) -> bool:
@@ -86,13 +86,13 @@ class LiveStep(ABC):
 
     @property
     def unscheduled(self) -> Schedule | None:
-        """What runs where nothing need be recomputed: the step itself, or, if that recomputes by itself, the
-        schedule that keeps everything."""
+        """How to run without recomputation: None, the step as traced; or the keep-everything schedule if the
+        user's own recomputation was taken out, since the traced step would still recompute."""
         return self.everything if self.folded.traced.taken_out else None
 
     @property
     def as_written(self) -> Self | None:
-        """The step with the user's own recomputation, to be run plainly; None: none was taken out."""
+        """The plain step with the user's own recomputation; None if there was none to take out."""
         structure, traced = self.folded.structure, self.folded.traced
         if not traced.taken_out:
             return None
@@ -119,23 +119,22 @@ class LiveStep(ABC):
 
     @abstractmethod
     def plain(self) -> Callable[..., Any]:
-        """Return the step as TensorFlow runs it by itself, a function of the arguments; first it returns the
-        loss.
-        """
+        """Return the unscheduled step as a function of its arguments. Its first result is the loss."""
 
     @abstractmethod
     def returned(self, loss: tf.Tensor, flat: Sequence[tf.Tensor]) -> Any:
-        """Return the step's result, made of the tensors that the emitted function returns."""
+        """Return the step's structured result, built from the emitted function's flat outputs."""
 
     def apply(self, flat: Sequence[tf.Tensor]) -> None:  # noqa: B027 - few leave anything
-        """Make the updates that the scheduled step leaves to Keras."""
+        """Apply the updates that are not part of the scheduled step (those of a distributed Keras step)."""
 
     def run(
         self, schedule: Schedule, tensors: Sequence[tf.Tensor], *, emit: Emit = ordered_step
     ) -> tuple[Any, list[tf.Operation]]:
         """Emit the scheduled step into the graph that is being traced, updates included.
 
-        Returns what the step returns, and the last ops of the schedule. ``emit``: for what runs it.
+        Returns the step's result and the last ops of the schedule. ``emit``: the emission, by default for
+        TensorFlow's executor.
         """
         outputs = emit(self.folded, schedule)(*self.arguments(tensors))
         self.apply(outputs.predictions)
@@ -144,10 +143,9 @@ class LiveStep(ABC):
 
 @dataclass(frozen=True, eq=False)
 class KerasStep(LiveStep):
-    """``variables``: those whose values are arguments (none on one device).
+    """Keras's own training step. With metrics it returns their results, else the loss and the predictions.
 
-    With metrics it returns their results, else the loss and the predictions.
-    """
+    ``variables``: in a distributed step, the variables whose values are passed as arguments; else empty."""
 
     model: Any
     parts: StepParts
@@ -162,10 +160,8 @@ class KerasStep(LiveStep):
         return [*tensors, *(tf.convert_to_tensor(_local(variable.value)) for variable in self.variables)]
 
     def plain(self) -> Callable[..., Any]:
-        """Return the loss; of a distributed step also all else that Keras applies.
-
-        TensorFlow does not compute what nobody reads.
-        """
+        """As ``LiveStep.plain``. A distributed step also returns the tensors for ``apply``, since TensorFlow
+        would not compute what is not returned."""
         if not self.distributed:
             function = self.folded.traced.as_traced
             return lambda *arguments: (function(*arguments),)
@@ -199,10 +195,10 @@ class KerasStep(LiveStep):
 def step_of_fit(
     model: Any, layout: BatchLayout, tensors: Sequence[tf.Tensor] = (), *, for_xla: bool = False
 ) -> KerasStep:
-    """Trace and fold what ``fit`` runs on a batch: the step and its metrics, whose memory may count.
+    """Trace and fold what ``fit`` runs on a batch: the step, and its metrics, which may need memory too.
 
-    They are left out under a strategy, which creates their variables as it needs them, and where they cannot
-    be traced, scheduled or tried.
+    Metrics are left out under a distribution strategy, which creates their variables lazily, and if they
+    cannot be traced, scheduled or run on trial.
     """
     if tf.distribute.has_strategy() or model.distribute_strategy is not tf.distribute.get_strategy():
         return live_step(model, layout, tensors, for_xla=for_xla)
@@ -224,16 +220,16 @@ def live_step(
 ) -> KerasStep:
     """Trace and fold the step of ``model`` for batches of ``layout``.
 
-    ``tensors``: of such a batch, to learn sizes that nothing else tells. ``metrics``: with the update of its
-    metrics. ``for_xla``: as for ``trace_step``. A TraceError: Keras or
-    TensorFlow could not build it, it has nothing to schedule, or its metrics cannot be tried.
+    ``tensors``: such a batch, to learn sizes that are known only at run time. ``metrics``: include the update
+    of the metrics. ``for_xla``: as for ``trace_step``. Raises a TraceError if Keras or TensorFlow cannot
+    build the step, it has nothing to schedule, or its metrics cannot be run on trial.
     """
     strategy = model.distribute_strategy
     distributed = strategy.num_replicas_in_sync > 1
     build(model, layout)
     variables = _read_variables(model) if distributed else ()
-    values = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
-    loaded = _loaded(model, layout, values)
+    specs = (*layout.specs, *(tf.TensorSpec(v.shape, v.dtype) for v in variables))
+    loaded = LoadedModel(model=model, name=str(model.name), batch_size=layout.batch_size, input_specs=specs)
     parts = StepParts()
 
     def make(_: LoadedModel, *, note: Note) -> Callable[..., StepOutputs]:
@@ -280,7 +276,8 @@ def folded_here(traced: TracedStep, fixed: dict[str, int]) -> FoldedStep:
 def whole_step(
     model: Any, layout: BatchLayout, parts: StepParts, note: Note, *, metrics: bool = False
 ) -> Callable[..., StepOutputs]:
-    """Forward, loss, backward and update. With ``metrics`` it returns their results, not the predictions."""
+    """The step with forward pass, loss, backward pass and update; with ``metrics`` it returns their results
+    instead of the predictions."""
 
     def step(*tensors: tf.Tensor) -> StepOutputs:
         x, y, weights = layout.pack(tensors)
@@ -376,15 +373,6 @@ def _read_variables(model: Any) -> tuple[Any, ...]:
     found = [*model.variables, *model.metrics_variables]
     found += [variable for variable in model.optimizer.variables if len(variable.shape) == 0]
     return tuple({id(variable): variable for variable in found}.values())
-
-
-def _loaded(model: Any, layout: BatchLayout, values: Sequence[tf.TensorSpec]) -> LoadedModel:
-    return LoadedModel(
-        model=model,
-        name=str(model.name),
-        batch_size=layout.batch_size,
-        input_specs=(*layout.specs, *values),
-    )
 
 
 def _device() -> Device:

@@ -34,11 +34,11 @@ def step_body(
     xla: XlaEmission | None = None,
     as_written: bool = False,
 ) -> Callable[..., Any]:
-    """Return the plain step (``steps`` None) or the scheduled one: loss, predictions and gradients, to be
-    traced.
+    """Return the plain step (``steps`` None) or the scheduled one as a function to be traced; it returns
+    loss, predictions and gradients.
 
-    ``xla``: how it is emitted for XLA; None: it is for the executor. ``as_written``:
-    the plain step with the recomputation of its own that was taken out.
+    ``xla``: how to emit it for XLA; None: for the executor. ``as_written``: the plain step keeps the user's
+    own recomputation.
     """
     loaded = folded.traced.loaded
     body: Callable[..., Any]
@@ -85,7 +85,7 @@ def compiled_step(
     if steps is None and with_gradients and xla is None and unchanged:
         return folded.traced.as_traced
     body = step_body(folded, steps, with_gradients=with_gradients, xla=xla, as_written=as_written)
-    compiled = True if xla is not None and xla.compiled else None  # None: as the function that calls it
+    compiled = True if xla is not None and xla.compiled else None  # None: inherited from the caller
     function = tf.function(body, autograph=False, jit_compile=compiled)
     return function.get_concrete_function(*loaded.specs)
 

@@ -18,13 +18,13 @@ from checkmate.request import ModelRequest
 class FreshMeasurement:
     """One step measured in a fresh process.
 
-    ``peaks``: of each metered run; ``first_peak_bytes`` and ``peak_bytes``: the first and the largest of
-    them. ``requested_peak_bytes``: traced, with the ``fixed_bytes`` of its graph. ``seconds``: median, warm.
-    ``loss``: of the first run; None where a step of the user's own returns none. ``history``: (handle, bytes)
-    pairs as ``checkmate.memory.bfc.Request``. ``load``: cores that other programs took during the timed runs,
-    of ``cores``. ``curve``: requested bytes for each step of the schedule; empty for the plain step.
-    ``settings``: ``DeviceSettings.facts``. ``compared``: what ``compare`` found in the same process; None
-    where it was not compared there.
+    ``peaks``: the peak of each metered run; ``first_peak_bytes`` and ``peak_bytes``: the first and the
+    largest of them. ``requested_peak_bytes``: the peak of the bytes that were requested in a traced run, with
+    the graph's ``fixed_bytes``. ``seconds``: median of the warm runs. ``loss``: of the first run; None if the
+    user's own step returns none. ``history``: (handle, bytes) pairs as ``checkmate.memory.bfc.Request``.
+    ``load``: how many of the ``cores`` other programs used during the timed runs. ``curve``: requested bytes
+    at each step of the schedule; empty for the plain step. ``settings``: ``DeviceSettings.facts``.
+    ``compared``: the comparison with the plain step in the same process; None if there was none.
     """
 
     first_peak_bytes: int
@@ -63,10 +63,10 @@ def measure_fresh(
     """Measure the plain (``schedule`` None) or a scheduled step in a fresh process.
 
     ``region``: bytes that a CPU's allocator fetches in one piece before anything else. ``history``: also
-    record what the allocator was then asked for before the first step, without what is set aside for a
-    scheduled one. ``xla``, ``as_written``: as for ``step_body``. ``in_turn``: as for ``FoldedStep``.
-    ``compare_within``: a scheduled step that shows at most so many bytes is compared with the plain one
-    afterwards, if there is room; None: it is not.
+    record the allocator's requests from loading the model to the first step, without those that set memory
+    aside for a scheduled step. ``xla``, ``as_written``: as for ``step_body``. ``in_turn``: as for
+    ``FoldedStep``. ``compare_within``: compare a scheduled step whose peak is at most so many bytes with the
+    plain step afterwards, if there is room; None: never compare.
 
     Raises:
         StepTooLargeError: the step has no room in the device's memory. Others as in ``run_task``.

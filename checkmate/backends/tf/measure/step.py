@@ -47,10 +47,10 @@ from checkmate.machine.load import LoadMeter
 from checkmate.progress import Progress, Report, never, silent
 from checkmate.request import ModelRequest, Target
 
-_RUNS = 3  # timed ones, where a task names no other number
+_RUNS = 3  # timed runs, unless the task says otherwise
 _SEED = 0  # for steps that draw random numbers without a seed of their own
-_STEPS = 2  # of a step of the user's own: the second one starts from what the first one wrote
-# Eight units in the last place, because one unit grows on its way back through a network; at most a percent.
+_STEPS = 2  # steps to compare for a user's own step: the second one starts from the first one's state
+# Eight units in the last place, since an error of one unit grows in the backward pass; at most a percent.
 _ROUNDING = {tf.float64: 2.0**-49, tf.float32: 2.0**-20, tf.float16: 2.0**-7, tf.bfloat16: 0.01}
 # A comparison holds copies of variables or gradients: those of three runs, and the first state.
 _OUTCOMES_HELD = 7
@@ -59,9 +59,10 @@ _OUTCOMES_HELD = 7
 def measure(task: Mapping[str, Any], report: Report) -> Iterator[dict[str, Any]]:
     """Measure one step; yield the fields of a ``FreshMeasurement``.
 
-    ``task``: as ``measure_fresh`` makes it, and ``runs`` (timed ones). On a GPU one run goes before, without
-    the meter. Where a step shows no more than ``within`` bytes, and the plain step has room beside it, they
-    are yielded once more, with ``compared``. Where comparing ends this process, what was measured stands.
+    ``task``: as ``measure_fresh`` makes it, and ``runs``, the number of timed runs. On a GPU one unmetered
+    run comes first. If the peak is at most ``within`` bytes and the plain step fits beside the step, the
+    fields are yielded again with ``compared``: the first ones still count if the comparison kills this
+    process.
 
     Raises:
         CycleError: TensorFlow found a cycle in the emitted order.
@@ -85,7 +86,7 @@ def measure(task: Mapping[str, Any], report: Report) -> Iterator[dict[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class _ReadyStep:
-    """``kind``: of its device. ``history``: as ``measure`` returns it."""
+    """``kind``: "cpu" or "gpu". ``history``: as in ``FreshMeasurement``."""
 
     folded: FoldedStep
     function: Any
@@ -338,7 +339,7 @@ def measured_curve(folded: FoldedStep, trace: StepTrace, steps: Sequence[int]) -
     begun = op_starts(folded, trace, steps)
     starts = [start for start, _ in begun]
     most: dict[int, int] = {}
-    held = [(0, 0)]  # (time, bytes from then on); tells what was held in a step without events
+    held = [(0, 0)]  # (time, bytes from then on), for steps without events of their own
     level = 0
     for event in trace.memory:
         level += event.requested_bytes

@@ -7,14 +7,14 @@ import tensorflow as tf
 
 from checkmate.backends.tf import private
 from checkmate.backends.tf.models.model import LoadedModel, keras_model
-from checkmate.backends.tf.models.own_step import is_own_step, load_own_step
+from checkmate.backends.tf.models.own_step import has_own_step, load_own_step
 from checkmate.catalog.model_names import require_named
 from checkmate.errors import CheckmateError, LoadError
 from checkmate.models.builtin import dtype_policy
 from checkmate.models.ready import find_model, make_ready
 from checkmate.request import ModelRequest, Target
 
-# A step must come from a function that makes it, so that it can be traced again.
+# Types of steps; these must be made by a user's function, which is called for each new trace.
 _COMPILED = (tf.types.experimental.PolymorphicFunction, tf.types.experimental.ConcreteFunction)
 
 
@@ -31,7 +31,7 @@ def load_model(request: ModelRequest) -> LoadedModel:
         found = find_model(request, _COMPILED)
         if found.code.has_example:
             _require_step(found.code.subject, request.model)
-        if is_own_step(found.code):
+        if found.code.has_example or has_own_step(found.code.subject):
             with dtype_policy(request.mixed_precision):  # its first trace may make layers
                 return load_own_step(found.code, request, list(found.notes))
         ready = make_ready(found, request)

@@ -46,7 +46,8 @@ class OwnStep:
 class LoadedModel:
     """A compiled Keras model and the description of one batch, flat. ``notes``: every default that was taken.
     ``jit_compiled``: XLA compiles it. ``own``: the step, where it is not Keras's own; all its tensors are
-    inputs then, nothing more is known of them and of labels, and ``model`` may be a ``ModelLike``."""
+    inputs then, nothing more is known of them and of labels, and ``model`` may be a ``ModelLike``.
+    ``as_written``: the step's own recomputation stays in it."""
 
     model: Any
     name: str
@@ -58,6 +59,7 @@ class LoadedModel:
     notes: tuple[str, ...] = ()
     jit_compiled: bool = False
     own: OwnStep | None = None
+    as_written: bool = False
 
     @property
     def specs(self) -> tuple[tf.TensorSpec, ...]:

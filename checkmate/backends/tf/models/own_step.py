@@ -22,13 +22,13 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.models.batch import BatchLayout, flatten_arguments, flatten_data
 from checkmate.backends.tf.models.model import NO_LABELS, LoadedModel, ModelLike, OwnStep, keras_model
-from checkmate.errors import CheckmateError, DynamicShapeError, JitCompiledError, TraceError, UsageError
+from checkmate.errors import DynamicShapeError, JitCompiledError, TraceError, UsageError
 from checkmate.models.arrays import ArraySpec
-from checkmate.models.error_text import first_line, reason
+from checkmate.models.error_text import reason
 from checkmate.models.inputs import Inputs, build_subclassed, describe_inputs
 from checkmate.models.keras_graph import inputs_of, walk_layers
 from checkmate.models.losses import Labels, describe_labels
-from checkmate.models.user_code import FromCode, other_batch, require_compiled, require_no_options
+from checkmate.models.user_code import FromCode, explained, other_batch, require_compiled, require_no_options
 from checkmate.request import ModelRequest, Target
 
 _UNBOUND = re.compile(r"Binding inputs to tf.function failed due to `(.+?)`")
@@ -42,10 +42,6 @@ def has_own_step(model: Any) -> bool:
 
 def as_function(step: Any) -> Any:
     return step if isinstance(step, tf.types.experimental.PolymorphicFunction) else tf.function(step)
-
-
-def is_own_step(found: FromCode) -> bool:
-    return found.has_example or has_own_step(found.subject)
 
 
 def load_own_step(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:
@@ -64,20 +60,6 @@ def naming(spec: str) -> Iterator[None]:
         if spec in str(error):
             raise
         raise type(error)(f"{spec}: {error}", hint=error.hint, details=error.details) from error
-
-
-@contextmanager
-def explained(name: str) -> Iterator[None]:
-    """Raise a ``TraceError`` for whatever the user's step ``name`` raises while it is traced."""
-    try:
-        yield
-    except CheckmateError:
-        raise
-    except Exception as error:  # the step is the user's code, which may raise what it likes
-        raise TraceError(
-            f"the training step of {name!r} could not be traced: {first_line(error)}",
-            hint="run one step without checkmate first",
-        ) from error
 
 
 def _load_function(found: FromCode, request: ModelRequest, notes: list[str]) -> LoadedModel:

@@ -44,7 +44,8 @@ def without_calls(traced: TracedStep, *, for_xla: bool = False) -> TracedStep:
         # A small tensor from outside, such as a table's default, is a constant here.
         inliner.phases.update(dict.fromkeys((tensor.op.name for tensor in given), Phase.FORWARD))
         inliner.copy(traced.graph, traced.ops, made, "", [], phases)
-        copied[:] = [(inliner, fold_recomputation(inliner.target.get_operations()))]
+        stays = traced.loaded.as_written
+        copied[:] = [(inliner, not stays and fold_recomputation(inliner.target.get_operations()))]
         structure = traced.function.structured_outputs  # the loss alone, or all
         found = [made[tensor.name] for tensor in results[: len(tf.nest.flatten(structure))]]
         return tf.nest.pack_sequence_as(structure, found)

@@ -12,8 +12,8 @@ node graph free of cycles; ``ordered_clusters`` verifies that, and repairs it.
 3. On a CPU the gradient of a bias joins the filter gradient that reads the same tensor. oneDNN computes both
    in one kernel, and control edges between the two would form a cycle. The kernels of a GPU do not.
 4. The whole update of one variable is one node.
-5. What reads a loop's list as one tensor joins the loop. Other lists of the loop may share its elements, and
-   count them.
+5. An op that stacks a loop's list into one tensor joins the loop, because another list of the loop may share
+   the elements, and be the one that counts them.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def clusters_of(structure: Structure, kept: frozenset[Key]) -> list[tuple[int, .
 
 
 def _in_variables_last(structure: Structure, members: tuple[int, ...]) -> tuple[int, ...]:
-    # What is computed in a variable comes as late as can be: the variable has no value meanwhile, so nothing
-    # that could run out of memory should stand there.
+    # In-place updates come as late as possible: the variable has no value until they end, so running out of
+    # memory in between would lose it.
     for update in structure.in_variables:
         if update.ops[0] in members:
             waiting = {update.ops[0]}
@@ -204,7 +204,8 @@ def _sort(structure: Structure, groups: list[list[int]], before: list[set[int]])
     place: dict[int, float] = {}
 
     def key(g: int, _: list[int]) -> float:
-        # A metric of predictions is an update too. Early, its tensors would come to all activations.
+        # Only updates by gradients come early. A metric of predictions is an update too; run early, its
+        # tensors would add to the peak, when all activations are live.
         after_gradients = any(phases[source] in (Phase.BACKWARD, Phase.UPDATE) for source in before[g])
         place[g] = float(groups[g][-1])
         if phases[g] is Phase.UPDATE and after_gradients:

@@ -37,9 +37,9 @@ from checkmate.ir import CostOrigin, CostUnit, Device, Graph, Op, Phase, Value
 
 @dataclass(frozen=True, eq=False)
 class FoldedStep:
-    """A traced step and its graph. ``nodes``: per op of the graph the trace indices of its heavy ops.
-    ``values``: keys. ``in_turn``: no steps of a schedule and no iterations of a loop run side by side, so
-    that what they are seen to hold is what they need."""
+    """A traced step and its graph. ``nodes``: per op of the graph, the trace indices of its heavy ops.
+    ``values``: per value of the graph, its key. ``in_turn``: emit it so that neither steps nor loop
+    iterations run side by side, and the memory measured for an op is its own."""
 
     structure: Structure
     nodes: tuple[tuple[int, ...], ...]
@@ -166,7 +166,7 @@ def _op(
     held, pairs = _replay_members(structure, members, written, read)
     again = all(recomputable(structure.ops[op]) for op in members)
     if not again and not pairs:
-        # An op that runs once and is the only reader of a value always frees it, so that room is surely free.
+        # A node that runs once always frees the values that only it reads, so their bytes are reused.
         held = _peak_inside(structure, members, written, frozenset(read) & once)
     return Op(
         name=structure.ops[leading].name,
@@ -183,7 +183,7 @@ def _op(
 
 
 def _weight(structure: Structure, op: int) -> tuple[bool, int, int]:
-    # A loop says most of its node, then what makes the largest tensor.
+    # A node is named after its loop, if it has one, else after the op with the largest output.
     largest = max((structure.bytes_of[key] for key in structure.outputs(op)), default=0)
     return is_loop(structure.ops[op]), largest, -op
 
@@ -241,8 +241,8 @@ def written_over(structure: Structure, op: int, members: tuple[int, ...]) -> tup
 
 
 def _scaled_next(structure: Structure, op: int, members: tuple[int, ...]) -> bool:
-    """Return whether a product of two tensors is then scaled by a constant, as in GELU's gradient. TensorFlow
-    then scales the *first* factor before it multiplies, and can write over that one's buffer only."""
+    """Return whether a product of two tensors is scaled by a constant next, as in GELU's gradient. TensorFlow
+    rewrites that to scale the *first* factor before the product, so only that factor's buffer is reused."""
     if structure.ops[op].type != "Mul" or len(structure.direct_inputs(op)) != 2:
         return False
     readers = [other for other in members if (op, 0) in structure.direct_inputs(other)]
@@ -261,11 +261,12 @@ _MOVED = frozenset(
 
 
 def fused(folded: FoldedStep) -> FoldedStep:
-    """Return the step with what XLA will fuse, by a guess, as ops of its graph, with costs of 0. A value
-    inside a fusion gets no buffer: a text network within 45 % of its temporaries took 11 % more time where
-    each such value was planned by itself, and 2 % more where it was not. An op joins its only reader, where
-    XLA puts it into the loop that computes that. So does what adds up something for a reader that reads the
-    same again: to have one of them alone gains nothing."""
+    """Return the step with the fusions that XLA is expected to make as the ops of its graph; costs are 0.
+
+    A value inside a fusion has no buffer: a text network within 45 % of its temporaries took 11 % more time
+    with such values in the graph, and 2 % more without. An op joins its only reader if XLA computes both in
+    one loop. A sum joins a reader that reads the sum's input again, because recomputing only one of the two
+    would save nothing."""
     structure = folded.structure
     union = UnionFind(structure.heavy)
     for members, last in zip(folded.nodes, _last_of_fusions(folded), strict=True):
@@ -288,9 +289,9 @@ def _without_reuse(folded: FoldedStep) -> FoldedStep:
 
 
 def loose(folded: FoldedStep, graph: Graph) -> Graph | None:
-    """Return ``graph``, that of ``folded`` with costs, without scratch for what passes between loops; None:
-    it has none. XLA holds between nothing and what was counted for TensorFlow's executor, so what is solved
-    on this graph may take more than it requests."""
+    """Return ``graph`` (of ``folded``, with costs) without scratch for values passed between loops; None if
+    it has none. XLA holds anything between nothing and what TensorFlow's executor holds for these values, so
+    a compiled schedule may take more than this graph says."""
     structure = folded.structure
     passing = dict.fromkeys(_passing(folded), 0)
     lighter = dataclasses.replace(structure, bytes_of={**structure.bytes_of, **passing})
@@ -303,7 +304,7 @@ def loose(folded: FoldedStep, graph: Graph) -> Graph | None:
 
 
 def _passing(folded: FoldedStep) -> Iterator[Key]:
-    """Yield the values that pass between loops inside one node: only loops make and read them."""
+    """Yield the values that are both written and read only by loops inside one node."""
     structure, values = folded.structure, frozenset(folded.values)
     for members in folded.nodes:
         made = {key for op in members for key in structure.outputs(op)} - values
@@ -316,10 +317,10 @@ def _passing(folded: FoldedStep) -> Iterator[Key]:
 
 def _last_of_fusions(folded: FoldedStep) -> list[int]:
     readers, last = _readers(folded), list(range(folded.graph.n))
-    nodes = [[node] for node in last]  # of each fusion, by its end
+    nodes = [[node] for node in last]  # fusion's last node → its nodes
     read = [set(op.inputs) for op in folded.graph.ops]
     changed = True
-    while changed:  # what a fusion reads tells what else joins it
+    while changed:  # repeat, since an op that joins a fusion adds reads, by which further ops may join
         changed = False
         for node in reversed(range(folded.graph.n)):
             ends = {last[reader] for reader in readers[node]}

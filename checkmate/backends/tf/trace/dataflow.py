@@ -45,11 +45,11 @@ TOKEN = 2_000  # output number of "this op has run": zero bytes, an order where 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What the scheduler needs to know about a traced step. ``bytes_of``: in the device's memory, of every
-    heavy output (``ARGMAX`` keys included). ``scratch``: heavy op → bytes that it holds only while it runs.
-    ``given``: list or state that a loop returns → the one it was given that dies into it. ``in_variables``:
-    the updates that are computed in their variable's memory; ``plain_bytes``: what their results take in the
-    plain step, which gives the variable a new buffer."""
+    """What the scheduler needs to know about a traced step. ``bytes_of``: bytes in the device's memory of
+    every heavy output (``ARGMAX`` keys included). ``scratch``: heavy op → bytes that it holds only while it
+    runs. ``given``: list or state that a loop returns → the loop's input whose buffer it reuses.
+    ``in_variables``: updates computed in place in their variable's buffer. ``plain_bytes``: bytes of these
+    updates' results in the plain step, where the variable gets a new buffer."""
 
     traced: TracedStep
     index: dict[str, int]
@@ -98,7 +98,7 @@ class Structure:
                 producer = self.index[source(tensor).op.name]
                 if self.kinds[producer] is not OpKind.HEAVY:
                     found |= needs[producer]
-                viewed = op.type == "IdentityN" or number == 0  # else it says how, such as in which shape
+                viewed = op.type == "IdentityN" or number == 0  # other inputs are parameters, such as a shape
                 reads = self.kinds[i] is OpKind.LIGHT or (self.kinds[i] is OpKind.VIEW and not viewed)
                 if reads and (root := self.root(tensor)) is not None:
                     found.add(root)
@@ -115,13 +115,14 @@ class Structure:
                 behind.op.type == "IdentityN"
                 and self.kinds[number := self.index[behind.op.name]] is OpKind.VIEW
             ):
-                yield from self.waits_for(number)  # such a view is copied tensor by tensor
+                yield from self.waits_for(number)  # an IdentityN is copied for each of its tensors alone
                 behind = source(behind.op.inputs[behind.value_index])
             yield self.index[behind.op.name]
 
     def waits_for(self, op: int) -> Iterator[int]:
-        """Yield the ops whose copies the copy of ``op`` waits for without reading them. A copy of a view
-        could hold what it looks at for longer than the schedule does; so what made that is waited for."""
+        """Yield the ops that a copy of ``op`` needs control edges from. In place of a view it is the ops that
+        made the viewed buffer, because a copied view could keep that buffer live for longer than
+        scheduled."""
         for control in self.ops[op].control_inputs:
             number = self.index[control.name]
             kind = self.kinds[number]
@@ -146,7 +147,7 @@ class Structure:
         return tuple(found)
 
     def made_for_view(self, op: int) -> frozenset[int]:
-        """Return the heavy ops whose outputs the view ``op`` looks at; none where it is no view. What waits
+        """Return the heavy ops whose outputs the view ``op`` shares; none if it is no view. An op that waits
         for the view waits for them."""
         if self.kinds[op] is not OpKind.VIEW:
             return frozenset()
@@ -161,10 +162,9 @@ class Structure:
 
     @cached_property
     def update_after(self) -> dict[int, frozenset[Key]]:
-        """Per update op the backward ops that must run before it, as ``TOKEN`` keys. They read a variable
-        that the update overwrites. TensorFlow only orders the *read* before the write, and copies the
-        variable while the tensor that was read is in use. Readers that stand behind the update are of another
-        pass; they read what it wrote."""
+        """Per update op, the earlier ops that use a variable which it overwrites, as ``TOKEN`` keys: the
+        update must run after them. TensorFlow orders only the *read* of the variable before the update, and
+        copies the variable if the tensor that was read is still in use."""
         readers = self._readers_of_variables
         found: dict[int, frozenset[Key]] = {}
         for op in self.heavy:
@@ -175,8 +175,8 @@ class Structure:
 
     @cached_property
     def late_updates(self) -> frozenset[int]:
-        """Light ops that overwrite a variable a backward op reads, and that TensorFlow would run too early:
-        they are in no schedule."""
+        """Light ops that overwrite a variable which an earlier op reads. Light ops are in no schedule, so
+        TensorFlow would run these too early."""
         return frozenset(
             i
             for i, (op, kind) in enumerate(zip(self.ops, self.kinds, strict=True))
@@ -315,8 +315,8 @@ def _tensor_bytes(tensor: tf.Tensor, *, bounds: dict[str, int] | None) -> int:
 def _given_state(
     op: tf.Operation, index: int, read: list[Key | None], used: Set[str], bytes_of: dict[Key, int]
 ) -> dict[Key, Key]:
-    """Return per state that a loop returns the buffer that dies into it: the state that the loop was given.
-    What the loop hands on as it is takes no bytes, unless it is in ``used`` (names of tensors)."""
+    """Return, per state that a loop returns, the input state whose buffer it reuses. A state that the loop
+    returns unchanged takes no bytes, unless it is in ``used`` (names of tensors)."""
     found: dict[Key, Key] = {}
     if not is_loop(op):
         return found
@@ -367,12 +367,12 @@ _HELD = frozenset({"ReadVariableOp", "Const", "Placeholder"})  # something else 
 
 @dataclass(frozen=True)
 class OverVariable:
-    """One update that is computed in its variable's memory, by ``ops``; the first one reads the variable
-    last. ``variable.assign(factor * variable + change)`` makes a tensor, and the variable takes that tensor's
-    buffer over and gives its own back. So a momentum lies elsewhere after each step, and the holes that large
-    variables leave behind wander through the allocator's memory: one step by a schedule for VGG16 needs 540
-    MiB, a later one 760. The ops in between write over the variable's own buffer, if nothing else holds it.
-    The emission has the variable let go of it after the last read (``backends.tf.emit.ordered``)."""
+    """An update computed in place in its variable's buffer by ``ops``, of which the first is the last to read
+    the variable. Without this, ``variable.assign(factor * variable + change)`` makes a new tensor; the
+    variable takes over that buffer and frees its own. A momentum then has another address after each step,
+    which fragments the allocator's memory: one scheduled step of VGG16 needed 540 MiB, a later one 760. The
+    ops write over the variable's buffer if nothing else refers to it, so the emission makes the variable
+    release it after the last read (``backends.tf.emit.ordered``)."""
 
     reads: tuple[int, ...]
     ops: tuple[int, ...]
@@ -381,7 +381,7 @@ class OverVariable:
 
 @dataclass(frozen=True, eq=False)
 class _WrittenOver:
-    """Finds the updates that need no buffer of their own. ``written_over``: ops that write over an input."""
+    """Finds the updates that can run in place. ``written_over``: ops that can write over an input."""
 
     ops: Sequence[tf.Operation]
     phases: Sequence[Phase]
@@ -401,7 +401,7 @@ class _WrittenOver:
         return OverVariable(reads, tuple(chain), assign)
 
     def _chain(self, value: tf.Tensor, handle: tf.Tensor) -> list[int] | None:
-        """Return the ops that hand the variable's buffer on to ``value``."""
+        """Return the ops from the variable's read to ``value`` that each write over their input."""
         found: list[int] = []
         wanted = value
         while len(found) < _MOST:
@@ -421,7 +421,7 @@ class _WrittenOver:
         return None
 
     def _written_over_by(self, op: tf.Operation, handle: tf.Tensor) -> tf.Tensor | None:
-        # TensorFlow writes over the first input of the output's size that nothing else holds.
+        # TensorFlow writes over the first input that has the output's size and no other reference.
         for tensor in map(source, op.inputs):
             if tensor.shape != op.outputs[0].shape or tensor.dtype != op.outputs[0].dtype:
                 continue

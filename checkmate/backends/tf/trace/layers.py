@@ -28,6 +28,7 @@ def group_names(traced: TracedStep) -> list[str]:
             names.append(
                 updated.get(op.name) or "optimizer" if update else _layer_path(op.name, model.name, tree)
             )
+        _name_casts(traced, names)
     else:
         updated = _updated_variables(traced, _groups_of_weights(model, ""))
         scopes = [[scope for scope in op.name.split("/")[:-1] if not _TAPE.match(scope)] for op in traced.ops]
@@ -41,6 +42,22 @@ def group_names(traced: TracedStep) -> list[str]:
             )
     _fill_from_readers(traced, names)
     return names
+
+
+def _name_casts(traced: TracedStep, names: list[str]) -> None:
+    """Assign Keras's casts of a layer's inputs, which are outside of its name scope, and their gradients to
+    that layer. Casts of the model's inputs belong to no layer."""
+    index = {op.name: i for i, op in enumerate(traced.ops)}
+    for i, op in enumerate(traced.ops):
+        if names[i] or op.type != "Cast" or op.inputs[0].op.type == "Placeholder":
+            continue
+        scope, _, rest = op.name.partition("/")
+        if _TAPE.match(scope):
+            source = index.get(rest.rpartition("/")[0])
+            names[i] = "" if source is None else names[source]
+        else:
+            readers = (index.get(reader.name) for reader in op.outputs[0].consumers())
+            names[i] = next((names[each] for each in readers if each is not None and names[each]), "")
 
 
 def _fill_from_readers(traced: TracedStep, names: list[str]) -> None:

@@ -30,13 +30,15 @@ _GETS_AND_SETS = _GETS | {"TensorListSetItem"}
 
 
 class Role(Enum):
-    """What a loop and its parts do with one of the loop's inputs. *Fixed*: the same in each iteration, and in
-    each part. *Appended*: a list that starts empty, in each part, and goes to the same part of the backward
-    loop, where it is *taken*. *Read*: a list made of a tensor, of which iteration *i* reads only element *i*;
-    a part is given its elements. *Written*: a list of which iteration *i* writes only element *i*, and that
-    is read as a whole; a part writes its elements. *Replaced*: a list made of a tensor, like *read*, that is
-    not used afterwards. *Summed*: a list of zeros, like *written*. *State*: all else; it goes from part to
-    part."""
+    """How a loop uses one of its inputs, and what a part of the split loop gets.
+
+    *Fixed*: the same in each iteration; every part gets it. *Appended*: a list that starts empty and is
+    filled for the backward loop; each part fills its own. *Taken*: such a list in the backward loop; each
+    part empties that of its forward part. *Read*: a list made from a tensor, of which iteration *i* reads
+    element *i* only; a part gets its elements. *Written*: a list of which iteration *i* writes element *i*
+    only, later read as one tensor; a part writes its elements. *Replaced*: a list made from a tensor, like
+    *read*, that is not used after the loop. *Summed*: a list of zeros, like *written*. *State*: anything
+    else; passed from part to part."""
 
     FIXED = auto()
     APPENDED = auto()
@@ -159,9 +161,9 @@ def loop_of(op: tf.Operation, needed: frozenset[str]) -> Loop | None:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """``roles``: per loop, by the name of its op, one per input. ``taken``: (backward loop, number of an
-    input) → the output of the forward loop that it is. ``ends``: the iteration before which each part ends.
-    """
+    """How to split a loop together with the loops of its gradient. ``roles``: by the name of a loop's op, the
+    role of each input. ``taken``: (backward loop, number of its input) → number of the forward loop's output
+    that it reads. ``ends``: per part, the iteration after its last."""
 
     forward: Loop
     roles: Mapping[str, tuple[Role, ...]]

@@ -135,9 +135,9 @@ def trip_count(op: tf.Operation) -> int:
 
 @dataclass(frozen=True)
 class LoopList:
-    """A list that a loop returns: the bytes of its elements that no other list of the loop counts. ``given``:
-    the number of the loop's input whose list has the same bytes and dies into this one. None: the loop makes
-    the elements itself."""
+    """A list that a loop returns. ``bytes``: of the elements that are not counted in another list of the
+    loop. ``given``: the number of the input list whose memory it reuses; None: the loop makes the
+    elements."""
 
     bytes: int
     given: int | None = None
@@ -162,9 +162,9 @@ def list_bytes(tensor: tf.Tensor) -> int:
 
 def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
     """Return the tensor lists that the loop ``op`` returns, by output index; none for other ops. ``read``:
-    names of the tensors in use. A list has as many elements as it was reserved for (or the loop has trips),
-    of the size of what the loop's body appends. Lists whose element cannot be found count as 0. So do those
-    whose elements belong to another: a variable, or the state that another list keeps too."""
+    names of the tensors in use. A list has as many elements as were reserved (else as the loop has
+    iterations), each of the size of what the body appends. A list counts as 0 bytes if its element cannot be
+    found, or belongs to a variable or to another list."""
     if is_branch(op):
         return _kept_by_branches(op)
     body = loop_function(op) if is_loop(op) else None
@@ -174,7 +174,8 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
     places = {id(place): number for number, place in enumerate(body.inputs)}
     found: dict[int, LoopList] = {}
     kept: set[int] = set()
-    # Lists for the backward loop come last and live longest: of two that share elements, count the later one.
+    # Of two lists that share elements the later one is counted: lists for the backward loop come last, and
+    # live longest.
     for index, output in reversed(list(enumerate(op.outputs))):
         if output.dtype != tf.variant or index >= len(body.outputs):
             continue
@@ -189,13 +190,14 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
             continue
         element = without_identities(appended)
         if id(element) in places:
-            # The state as the iteration found it; an earlier iteration made it, except for the first.
+            # The body appends a state before updating it: all but the first were made by the iteration
+            # before.
             element = without_identities(body.outputs[places[id(element)]])
         if id(element) in places and element is without_identities(body.outputs[places[id(element)]]):
-            continue  # the loop was given it, and hands it on
+            continue  # the state never changes: the loop holds no memory for it
         elements = _elements(op.inputs[index]) or trips
         size = _element_bytes(appended) * (min(elements, trips) if TRIPS in op.node_def.attr else elements)
-        # If the element comes from a list that the loop was given, that list's elements are in this one too.
+        # An element popped from an input list is shared by both lists.
         origin = _list_of(element)
         if element.op.type == "ReadVariableOp" or id(origin) in kept:
             continue
@@ -211,9 +213,9 @@ def loop_lists(op: tf.Operation, read: Set[str]) -> dict[int, LoopList]:
 
 
 def _kept_by_branches(op: tf.Operation) -> dict[int, LoopList]:
-    """Return what the branches of ``op`` keep for their gradient. A branch returns each of these as an
-    optional, which the other branches leave empty. A branch's inputs, its other results and variables are not
-    counted."""
+    """Return the tensors that the branches of ``op`` keep for their gradient. A branch returns each as an
+    optional output, which is empty for the other branches. Inputs, other results and variables need no memory
+    of their own, and are not counted."""
     found: dict[int, LoopList] = {}
     for body in bodies_of(op):
         counted = {_behind_views(tensor).name for tensor in (*body.inputs, *body.outputs)}
@@ -279,8 +281,8 @@ def _elements(tensor: tf.Tensor) -> int | None:
 
 def held_bytes(op: tf.Operation, kernels: Kernels, lists: Mapping[int, LoopList], counted: Set[int]) -> int:
     """Return the bytes that ``op`` holds only while it runs, beside inputs, outputs and ``lists``.
-    ``counted``: numbers of its inputs whose bytes count there: an element that is taken off such a list is
-    freed."""
+    ``counted``: numbers of input lists whose bytes are counted as values, so that popping an element frees
+    memory."""
     if is_branch(op) or _is_call(op):
         outputs = sum(map(_size, op.outputs)) + sum(kept.bytes for kept in lists.values())
         return max([0, *(_FunctionReplay(body, kernels).peak() - outputs for body in bodies_of(op))])
@@ -324,8 +326,8 @@ def operations(op: tf.Operation) -> float:
 
 
 class _FunctionReplay:
-    """Replays a function's ops once. ``state``: numbers of the inputs that are the loop's state, whose bytes
-    count here. ``counted``: numbers of the inputs that are lists: popping an element frees its bytes."""
+    """Replays a function's ops once, to find the bytes they hold. ``state``: numbers of inputs that are the
+    loop's state and count as live. ``counted``: numbers of input lists from which popping frees bytes."""
 
     def __init__(
         self, body: Any, kernels: Kernels, state: Set[int] = frozenset(), counted: Set[int] = frozenset()

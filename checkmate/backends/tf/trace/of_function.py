@@ -18,7 +18,7 @@ import tensorflow as tf
 from checkmate.backends.tf import private
 from checkmate.backends.tf.models.batch import distinct_names
 from checkmate.backends.tf.models.model import LoadedModel, ModelLike
-from checkmate.backends.tf.models.own_step import explained, naming
+from checkmate.backends.tf.models.own_step import naming
 from checkmate.backends.tf.trace.calls import called, without_calls
 from checkmate.backends.tf.trace.loops import bodies_of
 from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
@@ -26,13 +26,14 @@ from checkmate.backends.tf.trace.trace import TracedStep, Unplanned, concrete_st
 from checkmate.backends.tf.trace.walks import execution_order
 from checkmate.errors import JitCompiledError, TraceError
 from checkmate.ir import Phase
+from checkmate.models.user_code import explained
 
 # ``tf.GradientTape`` makes the first scope, ``tf.gradients`` the second.
 _GRADIENT_SCOPE = re.compile(r"(^|/)(gradient_tape|gradients)(_\d+)?/")
 _RESOURCE_WRITE = re.compile(
     r"^(Assign.*VariableOp|Resource(Sparse)?(Apply|Scatter).*|ResourceStridedSlice.*)$"
 )
-# What an op of a type does that outlives the step, where no variable tells how to undo it after a trial run.
+# By op type: a lasting effect outside of variables, which cannot be undone after a trial run.
 _LASTING = {
     r"(PyFunc|PyFuncStateless|EagerPyFunc|NumpyFunction)$": (
         "calls Python code each time (tf.py_function or tf.numpy_function)"
@@ -49,8 +50,8 @@ _LASTING = {
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """The structure of what a step returns, with the number of an output at every leaf, -1 where there is
-    None; its loss."""
+    """What a step returns. ``structure`` has the index of a flat output at every leaf, -1 for None. ``loss``:
+    the index of the loss."""
 
     structure: Any
     loss: int | None = None
@@ -73,7 +74,11 @@ def trace_own_step(loaded: LoadedModel) -> TracedStep:
     assert own is not None
     with naming(own.spec):
         step, returned = trace_function(
-            own.call, loaded.input_specs, ModelLike(own.spec), batch_size=loaded.batch_size
+            own.call,
+            loaded.input_specs,
+            ModelLike(own.spec),
+            batch_size=loaded.batch_size,
+            as_written=loaded.as_written,
         )
     names = tuple(
         f"output_{name}" if name == "loss" and number != returned.loss else name
@@ -97,11 +102,13 @@ def trace_function(
     *,
     batch_size: int,
     for_xla: bool = False,
+    as_written: bool = False,
 ) -> tuple[TracedStep, Returned]:
-    """Trace ``body``, a function of flat tensors, and all that it calls. ``subject``: the Keras model whose
-    step it is, or a ``ModelLike``. The step as TensorFlow runs it by itself returns a loss, then what
-    ``body`` returns."""
+    """Trace ``body``, a function of flat tensors, with everything that it calls. ``subject``: the Keras model
+    whose step it is, or a ``ModelLike``. ``as_written``: its own recomputation stays in it. The traced step
+    returns a loss, then what ``body`` returns."""
     name = str(subject.name)
+    loaded = LoadedModel(subject, name, batch_size, tuple(specs), as_written=as_written)
     results: list[Any] = []
 
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
@@ -113,20 +120,20 @@ def trace_function(
         leaves = [-1 if leaf is None else next(numbers) for leaf in flat]
         loss = _loss_of(result, found)
         outputs = [tf.zeros(()) if loss is None else found[loss], *found]
-        # What comes later is TensorFlow's own: identities that make the outputs wait for the assignments.
+        # Ops created after this are TensorFlow's own: identities that make outputs wait for assignments.
         made = len(tf.compat.v1.get_default_graph().get_operations())
         results[:] = [outputs, made, result, leaves, loss]
         return outputs
 
     with explained(name):
-        concrete, whole_loops, as_written = concrete_step(traced, specs, for_xla=for_xla)
+        concrete, whole_loops, written = concrete_step(traced, loaded, for_xla=for_xla)
     _require_one_device(concrete.graph, name)
     outputs, made, result, leaves, loss = results
     created = concrete.graph.get_operations()[:made]
     ops = tuple(created[i] for i in execution_order(created))
     require_repeatable(ops, name)
     step = TracedStep(
-        loaded=LoadedModel(subject, name, batch_size, tuple(specs)),
+        loaded=loaded,
         function=concrete,
         ops=ops,
         phases=(Phase.FORWARD,) * len(ops),
@@ -135,7 +142,7 @@ def trace_function(
         gradients={},
         held=private.captured_variables(concrete),
         whole_loops=whole_loops,
-        as_written=as_written,
+        as_written=written,
     )
     with explained(name):
         step = without_calls(step, for_xla=for_xla)

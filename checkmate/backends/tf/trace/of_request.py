@@ -22,6 +22,7 @@ from checkmate.backends.tf.trace.sizes import total_bytes, variable_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, trace_step
 from checkmate.ir import Device, Graph
 from checkmate.machine.cost_origin import file_facts
+from checkmate.models.weights import weights_and_slots
 from checkmate.progress import Cancelled, Progress, Report, stop_if
 from checkmate.request import ModelRequest, Target
 
@@ -35,7 +36,7 @@ def trace_request(
     report(Progress("load", message=f"loading {request.shown}"))
     # What the user's code prints while it is traced goes to standard error, as when it is loaded.
     with private.keras_sees_gpu() if device.kind == "gpu" else nullcontext(), redirect_stdout(sys.stderr):
-        loaded = load_model(request)
+        loaded = dataclasses.replace(load_model(request), as_written=request.as_written)
         stop_if(cancelled)
         report(Progress("trace", message="tracing the training step"))
         if loaded.own is None:
@@ -76,6 +77,8 @@ def _metadata(request: ModelRequest, traced: TracedStep, device: Device) -> dict
         "target": (Target.XLA if traced.loaded.jit_compiled else Target.EXECUTOR).value,
         "fused": traced.loaded.jit_compiled if request.fused is None else request.fused,
     }
+    if traced.unplanned is None:
+        metadata |= weights_and_slots(traced.loaded.model)
     facts = file_facts(request.model)
     if facts is not None:
         metadata["model_file"] = facts

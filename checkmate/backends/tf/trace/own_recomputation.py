@@ -1,10 +1,10 @@
 """Take the user's own recomputation out of a traced step, so that the solver decides what is recomputed.
 
 ``tf.recompute_grad``, which ``keras.remat`` and ``keras.RematScope`` call, runs a function again in the
-backward pass. Its arguments are then sums with a zero that depends on the incoming gradient, so that
-TensorFlow does not compute them early. What is computed from such a sum as an earlier op computed it from the
-argument is that op's result, and its readers can read the earlier one. All else stays: random numbers that
-are drawn anew, reads of a variable that was written meanwhile, loops and branches."""
+backward pass. To delay that, each argument is replaced by ``argument + zero``, where the zero depends on the
+incoming gradient. An op on such a sum that repeats an earlier op on the argument has the same result, so its
+readers are made to read the earlier one. Everything else stays: newly drawn random numbers, reads of a
+variable that was written in between, loops and branches."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _PASSED_ON = frozenset({"Identity", "IdentityN"})
 
 def fold_recomputation(ops: Sequence[tf.Operation]) -> bool:
     """Make readers of recomputed tensors read the first ones. ``ops`` are in the order of the trace. Return
-    whether any was recomputed."""
+    whether anything was recomputed."""
     delayed = {op.name: zero for op in ops if (zero := _zero_of(op)) is not None}
     if not delayed:
         return False
     firsts = _Firsts(delayed)
     for op in ops:
         firsts.take(op)
-    instead = {**firsts.of_recomputed(ops), **_beside(ops, firsts)}
+    instead = {t.name: firsts.of(t) for op in ops if op.name in firsts.calls for t in op.outputs}
+    instead |= _beside(ops, firsts)
     for op in ops:
-        whole = any(private.called_functions(op))  # it may be a call that is recomputed: it goes on waiting
+        whole = any(private.called_functions(op))  # a recomputed call, which stays, must go on waiting
         for number, tensor in enumerate(op.inputs):
             if tensor.name in instead and not (whole and tensor.op.name in delayed):
                 private.read_instead(op, number, instead[tensor.name])
@@ -58,8 +59,8 @@ def _zero_of(op: tf.Operation) -> str | None:
 
 
 def _beside(ops: Sequence[tf.Operation], firsts: _Firsts) -> dict[str, tf.Tensor]:
-    """Return what recomputed ops read besides the call's arguments, such as a variable's cast, and for each
-    what the first op read: a gradient may read that, too."""
+    """Map tensors that recomputed ops read besides the call's arguments, such as a variable's cast, to the
+    tensors that the first ops read in their place: gradients may read them too."""
     order = {op.name: number for number, op in enumerate(ops)}
     twins, found = dict(firsts.twins), dict[str, tf.Tensor]()
     for op in reversed(ops):
@@ -76,9 +77,9 @@ def _beside(ops: Sequence[tf.Operation], firsts: _Firsts) -> dict[str, tf.Tensor
 
 @dataclass(eq=False)
 class _Firsts:
-    """Finds the first of all equal tensors. All is by name. ``delayed``: by delayed sum, the zero that it
-    adds; each recomputed call has one. ``calls``: by recomputed op, the zeros of the calls that contain it.
-    ``twins``: by recomputed op, the op computed first."""
+    """Finds, for each tensor, the first equal one. Everything is keyed by name. ``delayed``: ``argument +
+    zero`` op → its zero, one per recomputed call. ``calls``: op that depends on such sums → the zeros of
+    these calls. ``twins``: recomputed op → the first op that computed the same."""
 
     delayed: Mapping[str, str]
     calls: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -91,9 +92,6 @@ class _Firsts:
     def of(self, tensor: tf.Tensor) -> tf.Tensor:
         return self._first.get(tensor.name, tensor)
 
-    def of_recomputed(self, ops: Sequence[tf.Operation]) -> dict[str, tf.Tensor]:
-        return {t.name: self.of(t) for op in ops if op.name in self.calls for t in op.outputs}
-
     def take(self, op: tf.Operation) -> None:
         equal = [self.of(tensor) for tensor in op.inputs]
         calls = frozenset[str]().union(*(self.calls.get(tensor.op.name, ()) for tensor in op.inputs))
@@ -102,7 +100,8 @@ class _Firsts:
         elif op.type not in _PASSED_ON or op.control_inputs:
             key = self._key(op, equal)
             first = op if key is None else self._known.setdefault(key, op)
-            # A gradient may compute once more what the call computes. So it would without recomputation, too.
+            # A second equal op of the same call is the gradient's own, which also exists without
+            # recomputation.
             if first is op or (calls and (first.name, calls) in self._taken):
                 return
             equal = list(first.outputs)

@@ -1,4 +1,4 @@
-"""Run a step once to learn the sizes that nothing tells before it runs."""
+"""Run a step once to learn the tensor sizes and the loops' iterations that tracing cannot know."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ All Any ArgMax ArgMin Gather GatherNd GatherV2 LogSoftmax MatMul Max Mean Min On
 Softmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits Sum Transpose
 """
 _SAME_ROWS = frozenset((_ONE_BY_ONE + _ROW_BY_ROW).split())
-# Which input says their output's shape. The shape of another tensor bounds it.
+# The input that gives the output's shape; it is bounded if that input is the shape of another tensor.
 _SHAPED_LIKE = {"Fill": 0, "BroadcastTo": 1, "Tile": 1}
 
 _WORKING_SET = 30 << 20  # bytes of image patches that a convolution's gradient works on at once
@@ -131,7 +131,7 @@ def _most(tensor: tf.Tensor, known: dict[str, int | None]) -> int | None:
     if tensor.shape.is_fully_defined():
         return int(tensor.shape.num_elements())
     if tensor.name not in known:
-        known[tensor.name] = None  # what a loop leads back to tells nothing
+        known[tensor.name] = None  # unknown, if a loop leads back to this tensor
         seen = private.noted_elements(tensor)
         known[tensor.name] = _of_op(tensor, known) if seen is None else seen
     return known[tensor.name]

@@ -33,11 +33,10 @@ from checkmate.backends.tf.trace.sizes import total_bytes
 from checkmate.backends.tf.trace.trace import TracedStep, needed_ops
 from checkmate.backends.tf.trace.values import copied_body
 from checkmate.backends.tf.trace.walks import source
-from checkmate.backends.tf.trace.whole_loops import sentences_on
+from checkmate.backends.tf.trace.whole_loops import LEAST_TRIPS, sentences_on
 from checkmate.errors import DynamicShapeError
 from checkmate.ir import Phase
 
-_LEAST_TRIPS = 4
 _MOST_PARTS = 8  # each takes time of its own; with more, schedules cost no less and reach hardly further
 _NOTABLE = 0.05  # of the bytes that the forward pass makes: what a loop's lists must hold to be split
 
@@ -73,7 +72,7 @@ def with_split_loops(traced: TracedStep) -> TracedStep:
         gradients={path: tuple(made[t.name] for t in found) for path, found in traced.gradients.items()},
         held=traced.variables,
         unsplit=traced.as_traced,
-        whole=sentences_on(traced, whole, _LEAST_TRIPS),
+        whole=sentences_on(traced, whole),
     )
 
 
@@ -100,7 +99,7 @@ def _splits(traced: TracedStep, loops: Mapping[str, Loop]) -> tuple[list[Split],
 
 def _split(loop: Loop, loops: Mapping[str, Loop]) -> Split | None:
     trips = trip_count(loop.op)
-    if trips < _LEAST_TRIPS or hindrance(loop) is not None:
+    if trips < LEAST_TRIPS or hindrance(loop) is not None:
         return None
     count = min(_MOST_PARTS, round(trips**0.5))
     return understood(loop, loops, trips, tuple(trips * (number + 1) // count for number in range(count)))
@@ -123,8 +122,9 @@ def _forward_bytes(traced: TracedStep, used: frozenset[str]) -> int:
 
 @dataclass(eq=False)
 class _Rewriter:
-    """The state of one copy. ``made``: what stands for each tensor of the trace. ``ends``: for each op, where
-    others wait for it. ``phases``: of the new ops. All by name."""
+    """The state while a step is copied; everything is keyed by name. ``made``: tensor of the trace → its
+    copy. ``ends``: op of the trace → the new ops that control edges from it become. ``phases``: new op →
+    phase."""
 
     traced: TracedStep
     loops: Mapping[str, Loop]
@@ -153,7 +153,7 @@ class _Rewriter:
         if op.name in self.loops:
             loop = self.loops[op.name]
             self.ends[op.name] = parts.copied(loop, controls)
-            # Read what goes into the loop; nothing of it is made there.
+            # A fixed or written input leaves the loop unchanged, so readers read the input itself.
             for number in (*loop.fixed, *loop.writes):
                 if op.outputs[number].dtype != tf.variant:
                     self.made[op.outputs[number].name] = self.made[op.inputs[number].name]
@@ -166,9 +166,9 @@ class _Rewriter:
 
 @dataclass(eq=False)
 class _LoopParts:
-    """``made``: what stands for each tensor of the trace, by name; it is filled in. ``lists``: per list of
-    the forward loops those of the parts. ``pieces``: per list that is read as one tensor what each part
-    wrote."""
+    """Copies loops, split into parts. ``made``: name of a tensor of the trace → its copy, filled in here.
+    ``lists``: list of a forward loop → by part, the part's own list. ``pieces``: list that is read as one
+    tensor → by part, the elements written."""
 
     target: Any
     made: dict[str, tf.Tensor]
@@ -323,7 +323,8 @@ class _LoopMaker:
             self.functions = {"body": self._function("body"), "cond": self._function("cond")}
 
     def inputs(self, controls: Sequence[tf.Operation]) -> list[tf.Tensor]:
-        """Return what goes into the loop; what that writes is read after ``controls``."""
+        """Return the loop's inputs, with values in place of variables; a variable that the loop writes is
+        read after ``controls``."""
         found = [self.made[tensor.name] for tensor in self.loop.op.inputs]
         for number, read in self.values.items():
             name = f"{self.loop.op.name}/{read.op.name.rsplit('/', 1)[-1]}"

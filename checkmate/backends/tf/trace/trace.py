@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
@@ -29,8 +29,8 @@ _CONSTANT = frozenset({"Const", "Fill", "Cast", "Reshape", "BroadcastTo", "Ident
 
 @dataclass(frozen=True, eq=False)
 class Unplanned:
-    """A step that is not Keras's own, as TensorFlow runs it by itself: it returns a loss, then all that the
-    step returns. ``names``, ``loss``: of what the step returns, and the number of the loss there."""
+    """The plain form of a step that is not Keras's own. ``function`` returns a loss, then everything that the
+    step returns. ``names``: of the step's results. ``loss``: the index of the loss among these, if any."""
 
     function: Any
     names: tuple[str, ...]
@@ -39,14 +39,15 @@ class Unplanned:
 
 @dataclass(frozen=True, eq=False)
 class TracedStep:
-    """One traced training step; ``ops`` are in a valid order, as created where possible. ``gradients``:
-    variable path → the tensors of its gradient (two for a sparse gradient: values and indices), in the order
-    of the trainable variables. ``held``: the variables, where the function itself does not know them all.
-    ``unplanned``: given for a step that is not Keras's own. ``unsplit``: the function as it was traced, where
-    loops or calls of this one were rewritten. ``whole_loops``: XLA compiles them, so they are not split.
-    ``as_written``: the function with the user's own recomputation, where that was taken out of this one.
-    ``sizes_seen``: some sizes are those of one run. ``whole``: sentences on loops that were not split though
-    they hold much."""
+    """One traced training step.
+
+    ``ops``: in a valid order, that of creation if possible. ``gradients``: variable path → the tensors of its
+    gradient (two if sparse: values and indices), in the order of the trainable variables. ``held``: all
+    variables, if ``function`` does not know them all. ``unplanned``: set for a step that is not Keras's own.
+    ``unsplit``: the function before its loops and calls were rewritten. ``whole_loops``: XLA compiles the
+    loops, so they are not split. ``as_written``: the function before the user's own recomputation was taken
+    out. ``sizes_seen``: some sizes were read off one run. ``whole``: sentences on loops that hold much and
+    could not be split."""
 
     loaded: LoadedModel
     function: Any
@@ -157,7 +158,7 @@ def trace_step(
         return outputs[0] if with_gradients else outputs[0][0]
 
     try:
-        concrete, whole_loops, as_written = concrete_step(traced, loaded.specs, for_xla=for_xla)
+        concrete, whole_loops, as_written = concrete_step(traced, loaded, for_xla=for_xla)
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, tf.errors.OpError) as error:
         raise TraceError(
             f"the training step of {loaded.name!r} could not be traced: {first_line(error)}",
@@ -190,9 +191,7 @@ def _phase(index: int, borders: Mapping[str, int]) -> Phase:
     return Phase.BACKWARD if index < borders["update"] else Phase.UPDATE
 
 
-def concrete_step(
-    body: Callable[..., Any], specs: Sequence[tf.TensorSpec], *, for_xla: bool
-) -> tuple[Any, bool, Any]:
+def concrete_step(body: Callable[..., Any], loaded: LoadedModel, *, for_xla: bool) -> tuple[Any, bool, Any]:
     """Return the concrete function of ``body``, and whether XLA has its loops (their lists then have a known
     length). Where recomputation of its own was taken out, also return the one with it, else None."""
     taken_out = False
@@ -205,7 +204,7 @@ def concrete_step(
 
     def concrete(body: Callable[..., Any], compiled: bool | None = None) -> Any:
         function = tf.function(tracing_once(body), autograph=False, jit_compile=compiled)
-        made = function.get_concrete_function(*specs)
+        made = function.get_concrete_function(*loaded.specs)
         private.forget_custom_gradients(made.graph)
         return made
 
@@ -213,7 +212,7 @@ def concrete_step(
     whole_loops = for_xla and any(map(is_loop, found.graph.get_operations()))
     if whole_loops:
         found = concrete(body, compiled=True)
-    if not may_recompute(found.graph.get_operations()):
+    if loaded.as_written or not may_recompute(found.graph.get_operations()):
         return found, whole_loops, None
     as_written, found = found, concrete(without, compiled=whole_loops or None)
     return found, whole_loops, as_written if taken_out else None

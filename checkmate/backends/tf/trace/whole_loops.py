@@ -19,14 +19,14 @@ _DRAWS = re.compile("Random|Rng|Multinomial|Truncated|^Stateful(Standard|Uniform
 _WRITES = re.compile("Assign|Resource(Scatter|Apply|Sparse)")
 _UNROLL = "a loop of Python, or unroll=True in a recurrent layer, would make ops that are planned one by one"
 _SHOWN = 3  # loops that are named
+LEAST_TRIPS = 4  # of a loop that is split
 
 
-def sentences_on(traced: TracedStep, loops: Sequence[Loop], least_trips: int) -> tuple[str, ...]:
-    """Return one sentence for each reason why some of ``loops`` are not split. ``least_trips``: as many
-    iterations are."""
+def sentences_on(traced: TracedStep, loops: Sequence[Loop]) -> tuple[str, ...]:
+    """Return one sentence for each reason why some of ``loops`` are not split."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     for loop in loops:
-        names[_why(traced, loop, least_trips)].append(loop.op.name)
+        names[_why(traced, loop)].append(loop.op.name)
     return tuple(f"{_named(found)} {why}" for why, found in names.items())
 
 
@@ -36,7 +36,7 @@ def _named(names: Sequence[str]) -> str:
     return f"the loop {said} stays" if len(names) == 1 else f"the loops {said}{more} stay"
 
 
-def _why(traced: TracedStep, loop: Loop, least_trips: int) -> str:
+def _why(traced: TracedStep, loop: Loop) -> str:
     if traced.whole_loops:
         return 'one op: XLA compiles the step; target="executor" would split it'
     found = hindrance(loop)
@@ -46,7 +46,7 @@ def _why(traced: TracedStep, loop: Loop, least_trips: int) -> str:
     trips = private.noted_trips(loop.op) if trips is None else trips
     if trips is None:
         return "one op: nothing tells how often it runs; give it maximum_iterations"
-    if trips < least_trips:
+    if trips < LEAST_TRIPS:
         return f"one op: it has {plural(trips, 'iteration')}; {_UNROLL}"
     return f"one op: what its gradient needs is kept in a way that is not recognised; {_UNROLL}"
 

@@ -35,10 +35,10 @@ class XlaMemory:
     """The bytes of a compiled step.
 
     ``argument_bytes``: parameters, optimizer and the batch. ``output_bytes``: results with buffers of their
-    own; an updated variable is written in place. ``temp_bytes``: the block for everything between. ``curve``:
-    int64, the live bytes of that block after each allocation and release, in XLA's order; at most
-    ``temp_bytes``, the rest is lost between buffers. ``steps``: int64, for each of those the step of the
-    schedule that makes the buffer; -1 where none does, and at a release.
+    own; an updated variable is written in place. ``temp_bytes``: the block of all temporary buffers.
+    ``curve``: int64, the live bytes in that block after each allocation and release, in XLA's order; less
+    than ``temp_bytes`` because of fragmentation. ``steps``: int64, per entry of ``curve``, the schedule's
+    step that allocates; -1 if no step does, and for a release.
     """
 
     argument_bytes: int
@@ -52,11 +52,11 @@ class XlaMemory:
         return self.argument_bytes + self.output_bytes + self.temp_bytes
 
     def live_by_step(self, count: int) -> tuple[int, ...]:
-        """Return the most bytes held as each of ``count`` steps makes buffers, arguments and results
-        included.
+        """Return the peak during each of ``count`` steps, arguments and results included.
 
-        A buffer of no step is the last step's that made one. A step whose values are fused into others has
-        the bytes of the step before it. Empty where XLA told nothing of the schedule's steps.
+        An allocation that belongs to no step counts for the last step that allocated. A step without a
+        buffer, whose values are fused into others, has the bytes of the step before it. Empty if XLA names no
+        steps.
         """
         known = (self.steps >= 0) & (self.steps < count)
         if not known.any():

@@ -14,15 +14,22 @@ from checkmate.ir import Graph, Schedule
 from checkmate.memory.simulate import simulate
 from checkmate.units import format_bytes
 
-_NEAR_ORDER = 1.6  # of the room: a mixer's plain order took 0.77 of that where all steps wait
-_HOLDING = 0.1  # of the step: where all steps wait it took 3 to 15 % more, whatever was computed again
+_NEAR_ORDER = 1.6  # a mixer's plain order took 0.77 of the memory if all steps waited
+_HOLDING = 0.1  # extra time if all steps wait, as a share of the step: 3 to 15 % were measured
 
 
 class XlaCompilation(Compilation[WaitPolicy, XlaMemory]):
+    def __init__(self) -> None:
+        """Compile the plain step."""
+        plain = self.compiled(None)
+        self.plain, self.plain_seconds = plain.memory, plain.seconds
+        self.plain_bytes = self.plain.peak_bytes
+        self.fixed_bytes = self.plain_bytes - self.plain.temp_bytes
+
     @property
     @abstractmethod
     def loose(self) -> Graph | None:
-        """The graph where its ops count less scratch; None: there is no less."""
+        """The graph with less scratch (``coarsen.loose``); None if it has no scratch to leave out."""
 
     @property
     def as_written(self) -> StepCompilation | None:
@@ -33,26 +40,10 @@ class XlaCompilation(Compilation[WaitPolicy, XlaMemory]):
     def compiled(self, schedule: Schedule | None, tied: WaitPolicy = WaitPolicy.RUNS) -> StepCompilation:
         """Compile the plain step (None) or a scheduled one; a NotCompiledError: XLA cannot."""
 
-    @cached_property
-    def plain(self) -> StepCompilation:
-        return self.compiled(None)
-
-    @property
-    def plain_seconds(self) -> float:
-        return self.plain.seconds
-
-    @property
-    def plain_bytes(self) -> int:
-        return self.plain.memory.peak_bytes
-
     @property
     def share_bytes(self) -> int:
         written = self.as_written
         return self.plain_bytes if written is None else min(self.plain_bytes, written.memory.peak_bytes)
-
-    @property
-    def fixed_bytes(self) -> int:
-        return self.plain.memory.peak_bytes - self.plain.memory.temp_bytes
 
     @cached_property
     def compilers(self) -> Sequence[Compiler[WaitPolicy, XlaMemory]]:
@@ -71,7 +62,7 @@ class _XlaCompiler(Compiler[WaitPolicy, XlaMemory]):
         self._step, self.graph = step, graph
         self.ways, self.usual, self._order = ways_to_tie(graph), usual_ways(graph), ways_to_order(graph)
         everything = simulate(graph, Schedule.plain(graph)).peak_bytes - graph.fixed_bytes
-        self.rate = max(1, step.plain.memory.temp_bytes) / max(1, everything)
+        self.rate = max(1, step.plain.temp_bytes) / max(1, everything)
 
     def compile(self, schedule: Schedule, way: WaitPolicy) -> tuple[XlaMemory, int]:
         memory = self._step.compiled(Schedule.of(self._step.graph, schedule.steps), way).memory

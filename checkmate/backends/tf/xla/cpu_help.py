@@ -1,8 +1,8 @@
 """Selects and conditionals by which XLA keeps a schedule, as ops of TensorFlow.
 
-XLA cannot merge an op with an earlier one if its input is a *select* on a predicate that it does not know.
-The predicate is computed from a value of the step before, and is always true. The select fuses into the op
-that reads it.
+XLA cannot merge an op with an equal earlier one if its input is a *select* on a predicate that is not known
+at compile time. The predicate is computed from a value of an earlier step, and is always true. The select is
+fused into the op that reads it.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def _bits(scalar: tf.Tensor) -> Any:
 
 @dataclass(frozen=True)
 class ForCpu:
-    """The help that XLA:CPU needs with the steps of a schedule.
+    """What to add to a schedule's emission for XLA:CPU.
 
-    ``order``: their positions, as they are emitted. ``small`` values and ``held`` instances are pinned;
-    products wait for ``ends``. Where it ``helps``, gradients by filters wait for their slopes. Where it
-    ``rewrites``, gradients of max pooling and embeddings are made by other ops. They are XLA's to the bit;
-    oneDNN chooses others of equal elements.
+    ``order``: the schedule positions in the order of emission. ``small`` values and ``held`` instances are
+    pinned; matrix products wait for the gradients in ``ends``. ``helps``: the input of a filter gradient
+    waits for the incoming gradient. ``rewrites``: gradients of max pooling and of embeddings are computed by
+    other ops. Their results are XLA's to the bit; among equal elements oneDNN chooses another one.
     """
 
     order: Sequence[int]
@@ -108,9 +108,10 @@ class ForCpu:
 
 
 def help_for(folded: FoldedStep, steps: Sequence[int], tied: WaitPolicy, *, compiled: bool = True) -> ForCpu:
-    """Return what to do for a schedule: nothing, where it is not for a CPU.
+    """Return what a schedule needs; nothing unless it is for a CPU.
 
-    Gradients come first and are waited for only where that is asked for: a ResNet took 6 % more time so.
+    Gradients are moved forward and waited for only by the policies that ask for it, because a ResNet took 6 %
+    more time with it.
     """
     everywhere = range(len(steps))
     if folded.graph.device_kind != "cpu" or tied is WaitPolicy.NONE:
@@ -153,7 +154,7 @@ def small_values(folded: FoldedStep) -> frozenset[int]:
 
 
 def instead_of(op: tf.Operation, inputs: Sequence[tf.Tensor], ties: Ties, scope: str) -> tf.Operation | None:
-    """Make what gives the same as ``op``, and takes less on XLA:CPU. None: ``op`` is best as it is."""
+    """Emit ops with the same result as ``op`` that take less memory on XLA:CPU; None: copy ``op`` itself."""
     windows = windows_of(op)
     if windows is not None:
         return pooling_slope(windows, inputs[0], inputs[2], ties, scope).op
@@ -172,17 +173,18 @@ def can_add_late(op: tf.Operation) -> bool:
     )
 
 
-# Slopes are added to zeros, one row for each word. The zeros are a constant, which XLA:CPU makes first of
-# all and holds until the end. Made from a slope they are not known before it is.
+# An embedding's gradient adds rows into zeros. XLA:CPU makes constant zeros first of all, and holds them
+# until they are used; zeros that depend on the rows cannot be made before these.
 def added_late(ties: Ties, made: tf.TensorShape, slopes: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Return what ``UnsortedSegmentSum`` gives; rows that are not there are left out."""
+    """Return the result of ``UnsortedSegmentSum``; rows with an index out of range are left out."""
     one = tf.ones((), slopes.dtype)
     zero = tf.where(ties.always(slopes), tf.zeros_like(one), one)  # XLA does not know that it is 0
     return tf.tensor_scatter_nd_add(tf.fill(made, zero), rows[..., tf.newaxis], slopes)
 
 
 def windows_of(op: tf.Operation) -> Windows | None:
-    """None: it is no gradient of pooled images, or its windows are too large to be compared."""
+    """Return the pooling windows of a max pooling's gradient; None if ``op`` is none, or they are too
+    large."""
     if op.type != "MaxPoolGrad" or not all(tensor.shape.is_fully_defined() for tensor in op.inputs):
         return None
     size, strides = tuple(op.get_attr("ksize")), tuple(op.get_attr("strides"))
@@ -202,7 +204,8 @@ def windows_of(op: tf.Operation) -> Windows | None:
 def pooling_slope(
     windows: Windows, operand: tf.Tensor, slope: tf.Tensor, ties: Ties, scope: str
 ) -> tf.Tensor:
-    """Return the gradient by what was pooled, ``operand``. ``slope``: the gradient by the result."""
+    """Return the gradient of max pooling with respect to its input ``operand``; ``slope``: the incoming
+    one."""
     padded = tf.pad(operand, windows.padding)
     return tf.identity(compared_slope(_Comparing(windows, padded, slope, ties, scope), windows.peeled))
 

@@ -1,9 +1,10 @@
 """What XLA:CPU does with an op of TensorFlow, and what it costs there.
 
-TensorFlow counts one operation for each element, whatever is computed of it. But a product does a hundred
-operations in the time in which memory is read for one element, and an error function is a polynomial of sixty
-operations that XLA computes one after the other. By such counts a GPT within half of its temporaries was to
-take 1 % more, and took 22 %. So an op costs what its operations take, by their kind, and its bytes.
+TensorFlow counts one operation per element of an element-wise op, whatever it computes. But a matrix product
+does a hundred operations in the time of reading one element from memory, and an error function is a
+polynomial of sixty sequential operations. By TensorFlow's counts a GPT within half of its temporaries was
+expected to take 1 % more time, and took 22 %. So here the cost of an op depends on the kind of its operations
+and on its bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _COMPARED = frozenset(
         "LogicalNot", "Cast",
     }
 )  # fmt: skip
-# Their inputs, by number, that XLA has to know when it compiles: shapes and lengths.
+# Input numbers whose values XLA must know at compile time: shapes and lengths.
 _KNOWN = {
     "Fill": (0,), "Reshape": (1,), "BroadcastTo": (1,), "Tile": (1,), "EmptyTensorList": (0, 1),
     "TensorListReserve": (0, 1),
@@ -37,9 +38,9 @@ _DEAR = frozenset(
         "Erfc", "Pow", "Sqrt", "Rsqrt", "RealDiv", "Div",
     }
 )  # fmt: skip
-# The unit is an operation of a matrix product; two cores of an AMD EPYC do a hundred in a nanosecond. With
-# these values, the steps of a dense network and of a GPT took about as long there as estimated. A GPU takes
-# even longer for what is no product.
+# In units of one operation of a matrix product, of which two cores of an AMD EPYC do a hundred per
+# nanosecond. With these values, the estimates for a dense network and a GPT agreed with the measured times
+# there. On a GPU, ops other than products cost even more in this unit.
 _OPERATION = 7.0
 _BYTE = 2.5
 _UNIT = 2.0**30  # operations: a step then costs some tens or thousands
@@ -61,7 +62,7 @@ def is_product(op: tf.Operation) -> bool:
 
 
 def is_filter_slope(op: tf.Operation) -> bool:
-    """Its first operand is what was convolved, the third the slope."""
+    """Whether ``op`` is a filter's gradient; its input 0 is the convolved tensor, input 2 the gradient."""
     return op.type in _FILTER_SLOPES
 
 
@@ -71,19 +72,18 @@ def is_cheap(op: tf.Operation) -> bool:
 
 
 def makes_less(op: tf.Operation) -> bool:
-    """Whether ``op`` makes smaller elements of large ones."""
+    """Whether ``op``'s elements may be smaller than its inputs', such as booleans from floats."""
     return op.type in _COMPARED
 
 
 def is_known_early(op: tf.Operation, number: int) -> bool:
-    """Whether XLA has to know an input of ``op`` when it compiles."""
+    """Whether XLA must know this input of ``op`` at compile time."""
     return number in _KNOWN.get(op.type, ())
 
 
 def costs_for_xla(folded: FoldedStep) -> Graph:
-    """Return the graph with estimated costs, in 2³⁰ operations of a product; bytes count as if nothing were
-    fused.
-    """
+    """Return the graph with estimated costs, in 2³⁰ operations of a matrix product. Bytes are counted as if
+    nothing were fused."""
     graph, structure = folded.graph, folded.structure
     costs = []
     for op, members in zip(graph.ops, folded.nodes, strict=True):

@@ -1,12 +1,12 @@
 """Emit a schedule as a TensorFlow function for XLA to compile.
 
-XLA orders the ops of a step by their data alone. So there are no control edges; recomputations are *tied*:
-they read through a select that waits for a value of the steps before them. That is the value with the longest
-path of computation behind it: what is computed early would hold nothing back. A recomputation that reads one
-of the same run waits by that already, and a select of its own keeps XLA from fusing the two: a dense
-network's smallest schedule takes 25 MiB without, and 40 with it. But an MLP-Mixer's took 17 MiB without, and
-13 with it, where XLA would run ahead. So both are tried. What runs once is left to XLA, unless all steps are
-tied.
+XLA ignores control edges, and orders ops by their data alone. So recomputations are *tied*: they read an
+operand through a select that waits for a value of the steps before them. That is the value with the longest
+path of computation behind it, since a value that is known early would delay nothing. A recomputation that
+reads another one of the same run already waits through it, and a select of its own would keep XLA from fusing
+the two: a dense network's smallest schedule took 25 MiB without such selects, and 40 with them. An
+MLP-Mixer's took 17 MiB without, because XLA ran ahead, and 13 with them. So both are tried. Steps that run
+once are tied only if all steps are.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from checkmate.ir import Schedule
 class XlaEmission:
     """How a step is emitted for XLA.
 
-    ``tied``: which steps of a schedule wait. ``compiled``: False: the same ops run one after the other, to
-    compare bits. ``region``: bytes that a CPU's allocator fetches in one piece before the first step.
+    ``tied``: which steps of a schedule wait. ``compiled``: False to run the same ops one by one without XLA,
+    to compare results to the bit. ``region``: bytes that a CPU's allocator fetches at once before the first
+    step.
     """
 
     tied: WaitPolicy = WaitPolicy.RUNS
@@ -90,9 +91,9 @@ def tied_step(
     """Return the scheduled step as a function of flat inputs and labels, for
     ``tf.function(jit_compile=True)``.
 
-    Where nothing is ``tied`` XLA merges what is recomputed; that is for measurements. What recomputations
-    wait for is chosen by counts of operations, not by the graph's costs: every process has to emit the same
-    step. Where it is not ``compiled`` after all, to compare bits, ops run as TensorFlow has them.
+    With ``WaitPolicy.NONE`` XLA merges all recomputations away, which is for experiments. The values to wait
+    for are chosen by counted operations, not by the graph's measured costs, so that every process emits the
+    same step. If not ``compiled`` (to compare results to the bit), no op is replaced by others.
     """
     schedule.require_graph(folded.graph)
     operations, steps = node_operations(folded), schedule.steps.tolist()
@@ -111,16 +112,16 @@ def tied_step(
 
 @dataclass(eq=False)
 class _TiedEmitter(Copies):
-    """``operations``: of each node."""
+    """Copies ops in a schedule's order, with ties. ``operations``: per node."""
 
     tied: WaitPolicy
     operations: Sequence[float]
     cpu: ForCpu
     runs: dict[int, int] = field(default_factory=dict)  # how often each node was emitted
-    waiting: set[str] = field(default_factory=set)  # ops of this run of recomputations, or of this step
-    late: dict[str, tf.Tensor] = field(default_factory=dict)  # what stands for a value that waits by now
-    original: dict[str, str] = field(default_factory=dict)  # of what stands for a value: the value's name
-    before: tf.Tensor | None = None  # of what was made so far, what can be known last
+    waiting: set[str] = field(default_factory=set)  # new ops that already wait: of this run, or this step
+    late: dict[str, tf.Tensor] = field(default_factory=dict)  # value → its tied copy, for later readers
+    original: dict[str, str] = field(default_factory=dict)  # tied copy → the value's name
+    before: tf.Tensor | None = None  # the value to wait for: the deepest one so far
     scope: str = "start"
 
     def __post_init__(self) -> None:
@@ -165,8 +166,8 @@ class _TiedEmitter(Copies):
         op, inputs = self.structure.ops[member], list(inputs)
         if self.cpu.helps and is_filter_slope(op) and can_be_tied(inputs[0]) and can_be_tied(inputs[2]):
             first, slope = inputs[0], inputs[2]
-            inputs[0] = self._ties.tie(first, [slope], self.scope)  # it is transposed: a copy anyhow
-            if self.tied is WaitPolicy.HELD:  # or its copy is made while the value is still computed again
+            inputs[0] = self._ties.tie(first, [slope], self.scope)  # costs nothing: XLA transposes it anyway
+            if self.tied is WaitPolicy.HELD:  # else its copy is made while ``first`` is still recomputed
                 inputs[2] = self._ties.tie(slope, [first], self.scope)
         if self._gate.waits(product=is_product(op), end=node in self.cpu.ends):
             number = self._operand(member, inputs, largest=False)
@@ -214,9 +215,9 @@ class _TiedEmitter(Copies):
         return inputs
 
     def _operand(self, member: int, inputs: Sequence[tf.Tensor], *, largest: bool) -> int | None:
-        # The smallest of real numbers is tied, else another; the ``largest`` where the value itself is to
-        # wait. A constant may be an argument that XLA has to know when it compiles, such as a shape; and what
-        # is made of constants alone costs XLA no memory.
+        # Tie the smallest floating-point operand, else the smallest other one, because a select may copy it;
+        # or the ``largest``, if later readers are to wait for the value too. Constants are left out: XLA may
+        # need them at compile time (a shape), and values made of constants alone take no memory.
         found: list[tuple[bool, int, int]] = []
         for number, (tensor, original) in enumerate(
             zip(inputs, self.structure.ops[member].inputs, strict=True)

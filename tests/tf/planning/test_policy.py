@@ -1,0 +1,100 @@
+"""Test the policy's code on Keras models: the measured peak of the step, its gradients and its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import checkmate
+from checkmate.backends.tf.measure.fresh_step import FreshMeasurement, measure_fresh
+from checkmate.policies.code import keras_code
+from checkmate.progress import never, silent
+from checkmate.request import ModelRequest
+
+BATCH = 16
+
+PROGRAM = """
+import keras
+from tests.tf import conv_models
+
+def given():
+    keras.backend.clear_session()  # the process may have made other layers before
+    return conv_models.{name}()
+
+def pasted():
+    model = given()
+    namespace = {{"model": model}}
+    exec({code!r}, namespace)
+    namespace["model"].compile("sgd", model.loss, jit_compile=False)
+    return namespace["model"]
+"""
+
+
+def policy_for(model: str) -> checkmate.Policy:
+    return checkmate.policy(
+        model,
+        "75%",
+        batch_size=BATCH,
+        costs="analytic",
+        device="cpu",
+        allow_code=True,
+        quiet=True,
+        options=checkmate.SolveOptions(time_limit_s=4),
+    )
+
+
+def measured(model: str, *, as_written: bool) -> FreshMeasurement:
+    request = ModelRequest(model, batch_size=BATCH, device="cpu", allow_code=True)
+    return measure_fresh(request, None, message="", report=silent, cancelled=never, as_written=as_written)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["chain", "residual", "unet"])
+def test_the_measured_peak_is_about_the_predicted_one(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM.format(name=name, code=""))
+    found = policy_for(f"{file}:given")
+    assert found.fits and found.segments
+    file.write_text(PROGRAM.format(name=name, code=found.code))
+    plain = measured(f"{file}:given", as_written=False)
+    policy = measured(f"{file}:pasted", as_written=True)
+    # TensorFlow's executor runs in any order what may run: one activation more may be there.
+    assert policy.requested_peak_bytes <= 1.12 * found.peak_bytes
+    assert policy.requested_peak_bytes <= 0.85 * plain.requested_peak_bytes
+
+
+def gradients(model: Any, x: Any) -> list[Any]:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(x, training=True) ** 2)
+    return list(tape.gradient(loss, model.trainable_variables))
+
+
+def test_the_code_computes_the_same_gradients_with_the_same_weights() -> None:
+    inputs = keras.Input((8,))
+    wide = keras.layers.Dense(8, activation="tanh", name="wide")(inputs)
+    normal = keras.layers.LayerNormalization(name="normal")(wide)
+    other = keras.layers.Dense(8, activation="tanh", name="other")(normal)
+    joined = keras.layers.Concatenate(name="joined")([wide, other, keras.ops.sin(normal)])
+    given = keras.Model(inputs, keras.layers.Dense(2, name="last")(joined))
+    code = keras_code({"wide": True, "other": True, "last": False})
+    namespace: dict[str, Any] = {"model": given}
+    exec(code, namespace)
+    model = namespace["model"]
+    assert {id(each) for each in model.weights} == {id(each) for each in given.weights}
+    x = tf.constant(np.random.default_rng(0).normal(size=(4, 8)), tf.float32)
+    with pytest.raises(ValueError, match=r"has no layers \['narrow'\]"):
+        exec(keras_code({"narrow": True}), {"model": given})
+    pairs = {}
+    for each in (given, model):
+        found = tf.function(lambda x, each=each: gradients(each, x))(x)
+        pairs[each is model] = dict(zip((v.path for v in each.trainable_variables), found, strict=True))
+    assert pairs[True].keys() == pairs[False].keys()
+    for path, gradient in pairs[False].items():
+        np.testing.assert_allclose(gradient, pairs[True][path], rtol=1e-4, atol=1e-6)
+    traced = tf.function(lambda x: gradients(model, x)).get_concrete_function(x)
+    assert sum(op.type == "Tanh" for op in traced.graph.get_operations()) == 4
