@@ -250,8 +250,8 @@ def test_what_is_beside_takes_no_memory_of_the_step(name: str, tmp_path: Path) -
             yield measure_reloaded(folder, batch, report=silent, cancelled=never)["peak_bytes"]
 
     least = min(peaks(alone=True, runs=2))
-    # A run may show one more buffer, but not each run.
-    assert any(peak == pytest.approx(least, rel=1e-4) for peak in peaks(alone=False, runs=8))
+    # A run may show one more buffer, but not each run; a lucky one shows one less.
+    assert any(peak <= (1 + 1e-4) * least for peak in peaks(alone=False, runs=8))
     assert least > 2**20
 
 

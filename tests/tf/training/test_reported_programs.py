@@ -37,7 +37,7 @@ def test_a_sparse_input_is_planned() -> None:
 
 
 def test_ctc_keeps_its_budget() -> None:
-    found, (line,) = run("ctc_dense.py keras 70%")
+    found, (line, *_) = run("ctc_dense.py keras 70%")  # another line may name a batch that fits as it is
     assert "'loss'" in found and " recomputations, " in line and " over the budget" not in line
 
 
