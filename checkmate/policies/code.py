@@ -2,25 +2,72 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 
-from checkmate.ir import Phase
-from checkmate.policies.segments import Segment, Segments, is_product
+from checkmate.policies.segments import Segment, Segments
 from checkmate.runner import TENSORFLOW, TORCH
 
 _KERAS = '''import keras
+import tensorflow as tf
 
 # Each part of a functional model begins at the layer named. True: only its inputs stay in memory, and it is
-# computed again in the backward pass. A batch normalization in it then updates its averages twice a step.
+# computed again in the backward pass.
 PARTS = {parts}
+
+
+@tf.custom_gradient
+def moments(x, mean, variance):
+    """Return the mean and the variance of `x`, which are known, with the gradients of computing them."""
+
+    def gradients(to_mean, to_variance):
+        share = tf.cast(tf.size(mean), x.dtype) / tf.cast(tf.size(x), x.dtype)
+        return share * (to_mean + 2.0 * (x - mean) * to_variance), None, None
+
+    return (tf.identity(mean), tf.identity(variance)), gradients
+
+
+class Normalization(keras.layers.Layer):
+    """A batch normalization in a part: a batch's statistics stay, and its averages move once a step."""
+
+    def __init__(self, layer):
+        super().__init__(dtype=layer.dtype_policy)
+        self.layer = layer
+        self.known = None
+
+    def call(self, inputs, training=None, mask=None):
+        layer, ops = self.layer, keras.ops
+        usual = mask is None and not layer.synchronized and not getattr(layer, "renorm", False)
+        if not (training and layer.trainable and usual):
+            return layer(inputs, training=training, mask=mask)
+        x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
+        axis = layer.axis % len(x.shape)
+        if self.known is None:  # the forward pass
+            self.known = ops.moments(x, [i for i in range(len(x.shape)) if i != axis], keepdims=True)
+            mean, variance = (ops.reshape(each, [-1]) for each in self.known)
+            for average, new in ((layer.moving_mean, mean), (layer.moving_variance, variance)):
+                average.assign(average * layer.momentum + new * (1.0 - layer.momentum))
+        mean, variance = (ops.reshape(each, [-1]) for each in moments(x, *self.known))
+        offset, scale = layer.beta if layer.center else None, layer.gamma if layer.scale else None
+        normal = ops.batch_normalization(x, mean, variance, layer.axis, offset, scale, layer.epsilon)
+        return ops.cast(normal, self.compute_dtype)
 
 
 class ComputedAgain(keras.layers.Layer):
     def __init__(self, part):
         super().__init__()
-        self.part = part
+        self.normalizations = []
+        self.part = keras.models.clone_model(part, clone_function=lambda layer: layer, call_function=self.use)
+
+    def use(self, layer, *args, **kwargs):
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer = Normalization(layer)
+            self.normalizations.append(layer)
+        return layer(*args, **kwargs)
 
     def call(self, inputs, training=None):
+        for each in self.normalizations:
+            each.known = None
         return keras.remat(lambda *tensors: self.part(list(tensors), training=training))(*inputs)
 
 
@@ -53,38 +100,62 @@ def with_policy(model):
 model = with_policy(model)
 '''
 
-_TORCH = """from functools import partial
+_TORCH = '''from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import torch
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-# Only the inputs of these modules stay in memory, and with True what PRODUCTS make; the rest is computed
-# again in the backward pass. A batch normalization in it then updates its averages twice a step.
+# Of each of these modules, its inputs stay in memory, and what the ops listed with it make; the rest is
+# computed again in the backward pass.
 MODULES = {segments}
-PRODUCTS = [{products}]
 
 
-def compute_again(module, keep):
-    forward, how = module.forward, {{"use_reentrant": False}}
-    if keep:
-        how["context_fn"] = partial(create_selective_checkpoint_contexts, PRODUCTS)
+def policy(kept, context, op, *args, **kwargs):
+    stays = op.overloadpacket.__name__ in kept
+    return CheckpointPolicy.MUST_SAVE if stays else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+@contextmanager
+def averages_stay(module, again):
+    """Compute again, but let the averages of batch normalizations move only in the forward pass."""
+    averages = [each for part in module.modules() if isinstance(part, _BatchNorm) for each in part.buffers()]
+    before = [each.clone() for each in averages]
+    try:
+        with again:
+            yield
+    finally:
+        for average, value in zip(averages, before):
+            average.copy_(value)
+
+
+def contexts(module, kept):
+    first, again = nullcontext(), nullcontext()
+    if kept:
+        first, again = create_selective_checkpoint_contexts(partial(policy, kept))
+    return first, averages_stay(module, again)
+
+
+def compute_again(module, kept):
+    for part in module.modules():  # what is kept must not change
+        if kept and getattr(part, "inplace", False):
+            part.inplace = False
+    how = {{"use_reentrant": False, "context_fn": partial(contexts, module, kept)}}
+    forward = module.forward
     module.forward = lambda *args, **kwargs: checkpoint(forward, *args, **how, **kwargs)
 
 
-for name, keep in MODULES.items():
-    compute_again(model.get_submodule(name), keep)
-"""
+for name, kept in MODULES.items():
+    compute_again(model.get_submodule(name), kept)
+'''
 
 _JAX = '''import jax
 
-# Only the inputs of what runs in these scopes stay in memory, and with True what products make; the rest is
-# computed again in the backward pass. On a CPU this saves nothing: XLA merges there what is computed again
-# with what was computed first.
+# Of what runs in each of these scopes, the inputs stay in memory, and what the primitives listed with it
+# make; the rest is computed again in the backward pass. On a CPU this saves nothing: XLA merges there what
+# is computed again with what was computed first.
 SCOPES = {segments}
-
-
-def products(primitive, *_, **__):
-    return primitive.name in ("dot_general", "conv_general_dilated")
 
 
 def scoped(name, function):
@@ -92,7 +163,7 @@ def scoped(name, function):
     function = jax.named_scope(name)(function)
     if name not in SCOPES:
         return function
-    return jax.checkpoint(function, policy=products if SCOPES[name] else None)
+    return jax.checkpoint(function, policy=lambda primitive, *_, **__: primitive.name in SCOPES[name])
 '''
 
 
@@ -100,16 +171,11 @@ def code_of(segments: Segments, chosen: Collection[Segment]) -> str:
     """Return the code for the ``chosen`` segments; empty if there are none."""
     if not chosen:
         return ""
-    named = _listed({segment.name: segment.products for segment in chosen})
-    if segments.graph.runner.backend == TENSORFLOW:
+    backend = segments.graph.runner.backend
+    if backend == TENSORFLOW:
         return keras_code(_parts(segments, chosen))
-    if segments.graph.runner.backend == TORCH:
-        kinds = sorted(
-            {op.type for op in segments.graph.ops if is_product(op.type) and op.phase is Phase.FORWARD}
-        )
-        products = ", ".join(f"torch.ops.aten.{kind}.default" for kind in kinds)
-        return _TORCH.format(segments=named, products=products)
-    return _JAX.format(segments=named)
+    named = _listed({segment.name: list(segment.kept) for segment in chosen})
+    return (_TORCH if backend == TORCH else _JAX).format(segments=named)
 
 
 def keras_code(parts: Mapping[str, bool]) -> str:
@@ -129,5 +195,10 @@ def _parts(segments: Segments, chosen: Collection[Segment]) -> dict[str, bool]:
     return parts
 
 
-def _listed(named: Mapping[str, bool]) -> str:
-    return "\n".join(["{", *(f'    "{name}": {each},' for name, each in named.items()), "}"])
+def _listed(named: Mapping[str, object]) -> str:
+    lines = (f"    {json.dumps(name)}: {_shown(each)}," for name, each in named.items())
+    return "\n".join(["{", *lines, "}"])
+
+
+def _shown(each: object) -> str:
+    return json.dumps(each) if isinstance(each, list) else repr(each)

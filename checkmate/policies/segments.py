@@ -8,7 +8,7 @@ reader still holds it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from checkmate.ir import Graph, Phase, Schedule
 from checkmate.memory.simulate import simulate
-from checkmate.runner import TENSORFLOW
+from checkmate.runner import TENSORFLOW, TORCH
 
 _LONGEST = 48  # layers of a run
 _NO_LAYERS = ("", "inputs", "loss", "optimizer")
 _FAR = 2**31  # a unit behind all others
-_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "dot_general", "conv_general_dilated")
+# PyTorch runs these by other ops than the traced step has, or has them in more than one form.
+_OTHER_AT_RUN_TIME = ("native_dropout", "clone", "add", "_native_batch_norm_legit_functional")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Segment:
     ``name``: of the module or scope; empty for a run of layers. ``again``: the ops that run again, in order,
     right before the late op ``before``. ``reads``: the buffers, by their owners, that are read from outside.
     ``cost``: that of ``again``, in the graph's unit. ``freed``: about the bytes that need no longer stay
-    between the passes. ``products``: whether products inside are not computed again; what they make stays.
+    between the passes. ``kept``: types of ops inside that are not computed again; what they make stays.
+    ``held``: the buffers, by their owners, of those that nothing but this segment needs in the backward pass.
     """
 
     name: str
@@ -43,7 +45,8 @@ class Segment:
     reads: tuple[int, ...]
     cost: float
     freed: int
-    products: bool = False
+    kept: tuple[str, ...] = ()
+    held: tuple[int, ...] = ()
 
     def overlaps(self, other: Segment) -> bool:
         return self.first < other.end and other.first < self.end
@@ -82,15 +85,14 @@ class Segments:
         separator = "." if any("." in op.group for op in graph.ops) else "/"
         names = tuple(separator.join(path) for path in ordered)
         spans = _runs(len(ordered)) if keras else _modules(ordered)
-        ways = (False,) if keras else (False, True)
-        found = (inside.segment(separator.join(path), a, b, way) for path, a, b in spans for way in ways)
-        return cls(graph, names, tuple(each for each in found if each is not None), tuple(inside.unit))
+        found = (each for path, a, b in spans for each in inside.ways(separator.join(path), a, b))
+        return cls(graph, names, tuple(found), tuple(inside.unit))
 
     def shown(self, segment: Segment) -> str:
         """Return the segment's name: the module or scope, or the first and the last layer."""
         first, last = self.units[segment.first], self.units[segment.end - 1]
         name = segment.name or (first if first == last else f"{first} to {last}")
-        return f"{name}, except products" if segment.products else name
+        return f"{name}, except {', '.join(segment.kept)}" if segment.kept else name
 
     def steps(self, chosen: Collection[Segment]) -> list[int]:
         """Return the steps of the policy that computes the ``chosen`` segments again; they do not overlap."""
@@ -98,30 +100,40 @@ class Segments:
         return [step for op in range(self.graph.n) for step in (*again.get(op, ()), op)]
 
     def peak_bytes(self, chosen: Collection[Segment]) -> int:
-        """Return the peak of the policy, with the copies of inputs that TensorFlow makes."""
+        """Return the peak of the policy, with what TensorFlow copies and what PyTorch holds in vain."""
         steps = self.steps(chosen)
-        live = simulate(self.graph, Schedule.of(self.graph, steps)).live_bytes
-        return int((live + self._copies(chosen, steps)).max() if is_keras(self.graph) else live.max())
-
-    def _copies(self, chosen: Collection[Segment], steps: Sequence[int]) -> NDArray[np.int64]:
-        """The bytes at each step that ``tf.recompute_grad`` has twice: it adds a zero to each input, and the
-        sum is a copy where something else still reads the input.
-        """
-        graph, last = self.graph, {op: step for step, op in enumerate(steps)}
-        copied = np.zeros(len(steps), np.int64)
+        live = simulate(self.graph, Schedule.of(self.graph, steps)).live_bytes.copy()
+        last = {op: step for step, op in enumerate(steps)}
+        extra = self._copied if is_keras(self.graph) else self._held
         for segment in chosen:
             begin = last[segment.before] - len(segment.again)
-            again = set(segment.again)
-            for owner in segment.reads:
-                own, other = begin, -1
-                for reader in self._readers[owner]:
-                    inside = segment.first <= self.unit[reader] < segment.end and graph.late[reader]
-                    if inside or reader in again:
-                        own = max(own, last[reader])
-                    else:
-                        other = max(other, last[reader])
-                copied[begin : min(own, other) + 1] += graph.values[owner].bytes
-        return copied
+            for first, end, size in extra(segment, begin, last):
+                live[first:end] += size
+        return int(live.max())
+
+    def _copied(
+        self, segment: Segment, begin: int, last: Mapping[int, int]
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yield the steps and the bytes that ``tf.recompute_grad`` has twice: it adds a zero to each input,
+        and the sum is a copy where something else still reads the input.
+        """
+        graph, again = self.graph, set(segment.again)
+        for owner in segment.reads:
+            own, other = begin, -1
+            for reader in self._readers[owner]:
+                inside = segment.first <= self.unit[reader] < segment.end and graph.late[reader]
+                if inside or reader in again:
+                    own = max(own, last[reader])
+                else:
+                    other = max(other, last[reader])
+            yield begin, min(own, other) + 1, graph.values[owner].bytes
+
+    def _held(self, segment: Segment, begin: int, last: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
+        """Yield the steps and the bytes of what stays unread until the segment runs again."""
+        for owner in segment.held:
+            made = int(self.graph.producer[owner])
+            read = max((last[reader] for reader in self._readers.get(owner, ())), default=last[made])
+            yield max(read, last[made]) + 1, begin, self.graph.values[owner].bytes
 
     @cached_property
     def _readers(self) -> dict[int, list[int]]:
@@ -143,11 +155,6 @@ def _layer_path(group: str, *, whole: bool) -> tuple[str, ...]:
     return (group.partition("/")[0],) if whole else tuple(group.replace(".", "/").split("/"))
 
 
-def is_product(kind: str) -> bool:
-    """Whether an op's type is a product of PyTorch or JAX, or an attention that is one kernel."""
-    return kind in _PRODUCTS or kind.startswith("_scaled_dot_product_")
-
-
 def _in_forward(graph: Graph, op: int) -> bool:
     return graph.ops[op].phase is Phase.FORWARD
 
@@ -167,19 +174,60 @@ def _modules(ordered: Sequence[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ..
         yield path, members[0], members[-1] + 1
 
 
+def _statistics(graph: Graph) -> frozenset[int]:
+    """The ops that compute a batch's mean and variance in Keras: the code to paste keeps what they make."""
+    normal = {op.group for op in graph.ops if "/batchnorm/" in op.name}
+    return frozenset(
+        number for number, op in enumerate(graph.ops) if op.group in normal and "/moments/" in op.name
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Enclosed:
+    """The buffers that stay for late ops alone. ``first`` and ``last``: of each, the units that make and read
+    it; ``maker``: its op; ``bytes``: its size.
+    """
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    maker: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, graph: Graph, unit: Sequence[int]) -> _Enclosed:
+        readers: dict[int, set[int]] = {}  # of each buffer
+        for value in range(graph.m):
+            owner = int(graph.owner[value])
+            readers.setdefault(owner, set()).update(graph.value_readers[value].tolist())
+        rows = []
+        for owner, ops in readers.items():
+            maker = int(graph.producer[owner])
+            if maker < 0 or not _in_forward(graph, maker) or not any(graph.late[op] for op in ops):
+                continue
+            units = [unit[op] for op in (maker, *ops)]
+            if min(units) >= 0 and not graph.keep[owner] and graph.recomputable[maker]:
+                rows.append((min(units), max(units), maker, graph.values[owner].bytes))
+        return cls(*np.array(rows, np.int64).reshape(-1, 4).T)
+
+    def within(self, first: int, end: int, stays: Collection[int]) -> int:
+        """Return the bytes of the units from ``first`` up to ``end``, without what the ops ``stays`` make."""
+        inside = (self.first >= first) & (self.last < end) & ~np.isin(self.maker, list(stays))
+        return int(self.bytes[inside].sum())
+
+
 @dataclass(frozen=True, eq=False)
 class _Inside:
     """What a segment takes to make. ``unit``: of each op, also of late ones; -1 for none. ``ops``: of each
     unit, its forward ops. ``read_late``: of each forward op, the late ops that read what it makes.
-    ``enclosed``: int64[units + 1, units + 1], the bytes that stay for late ops of the units from the first
-    index up to the second alone.
+    ``statistics``: the ops that are never computed again.
     """
 
     graph: Graph
     unit: list[int]
     ops: list[list[int]]
     read_late: list[list[int]]
-    enclosed: NDArray[np.int64]
+    enclosed: _Enclosed
+    statistics: frozenset[int]
 
     @classmethod
     def of(cls, graph: Graph, unit: list[int], count: int) -> _Inside:
@@ -196,34 +244,33 @@ class _Inside:
             [reader for reader in readers[op] if graph.late[reader]] if _in_forward(graph, op) else []
             for op in range(graph.n)
         ]
-        made = cls(graph, unit, ops, read_late, np.zeros((count + 1, count + 1), np.int64))
-        made._enclose()
-        return made
+        statistics = _statistics(graph) if is_keras(graph) else frozenset[int]()
+        return cls(graph, unit, ops, read_late, _Enclosed.of(graph, unit), statistics)
 
-    def _enclose(self) -> None:
-        graph, unit = self.graph, self.unit
-        readers: dict[int, set[int]] = {}  # of each buffer
-        for value in range(graph.m):
-            owner = int(graph.owner[value])
-            readers.setdefault(owner, set()).update(graph.value_readers[value].tolist())
-        for owner, ops in readers.items():
-            maker = int(graph.producer[owner])
-            if maker < 0 or not _in_forward(graph, maker) or not any(graph.late[op] for op in ops):
-                continue
-            units = [unit[op] for op in (maker, *ops)]
-            if min(units) >= 0 and not graph.keep[owner] and graph.recomputable[maker]:
-                self.enclosed[min(units), max(units) + 1] += graph.values[owner].bytes
-        table = self.enclosed
-        table[:] = np.cumsum(np.cumsum(table[::-1], axis=0)[::-1], axis=1)
+    def ways(self, name: str, first: int, end: int) -> Iterator[Segment]:
+        """Yield the segment of these units; then, where the framework can, keeping more and more of it: each
+        time the type of op that saves the most cost for the bytes it takes.
+        """
+        segment = self.segment(name, first, end, ())
+        while segment is not None:
+            yield segment
+            if is_keras(self.graph):
+                return
+            cheaper = [
+                way
+                for kind in sorted({self.graph.ops[op].type for op in segment.again} - {*_OTHER_AT_RUN_TIME})
+                if (way := self.segment(name, first, end, (*segment.kept, kind))) is not None
+                and way.cost < segment.cost
+            ]
+            whole = segment
+            segment = min(cheaper, key=lambda way: _bytes_per_cost(whole, way), default=None)
 
-    def segment(self, name: str, first: int, end: int, products: bool) -> Segment | None:
+    def segment(self, name: str, first: int, end: int, kept: tuple[str, ...]) -> Segment | None:
         """Return the segment of these units; None where it frees nothing, or would compute other numbers."""
         graph = self.graph
         inside = [op for unit in range(first, end) for op in self.ops[unit]]
-        stays = {op for op in inside if products and is_product(graph.ops[op].type)}
-        if products and not stays:
-            return None
-        freed = int(self.enclosed[first, end]) - sum(self._kept_for_late(op) for op in stays)
+        stays = {op for op in inside if graph.ops[op].type in kept or op in self.statistics}
+        freed = self.enclosed.within(first, end, stays)
         if not freed or (is_keras(graph) and any("Random" in graph.ops[op].type for op in inside)):
             return None  # Keras draws another mask when it computes a dropout again
         members, sources = set(inside), graph.predecessors.lists()
@@ -235,22 +282,32 @@ class _Inside:
                 needed.update(source for source in sources[op] if source in members)
                 read.update(graph.op_inputs[op].tolist())
                 before = min([before, *own])
-        outside = [value for value in read if int(graph.producer[value]) not in members]
-        held = [value for op in stays for value in graph.op_outputs[op].tolist()]
-        freed -= self._held_anew([*outside, *held])
+        outside = {value for value in read if int(graph.producer[value]) not in members}
+        held = self._held(stays, read)
+        freed -= self._held_anew({*outside, *held})
         if before == _FAR or freed <= 0:
             return None
         again = tuple(op for op in sorted(needed) if graph.recomputable[op] and op not in stays)
-        reads = tuple(sorted({int(graph.owner[value]) for value in outside}))
         cost = float(graph.cost[list(again)].sum())
-        return Segment(name, first, end, again, before, reads, cost, freed, products)
+        reads, holds = self._owners(outside), self._owners(held)
+        return Segment(name, first, end, again, before, reads, cost, freed, kept, holds)
 
-    def _kept_for_late(self, op: int) -> int:
-        graph = self.graph
-        return sum(graph.values[v].bytes for v in graph.op_outputs[op].tolist()) if self.read_late[op] else 0
+    def _held(self, stays: Collection[int], read: Collection[int]) -> set[int]:
+        """The values of the ops ``stays`` that are held until the segment runs again. PyTorch holds all that
+        they make, JAX what is read.
+        """
+        made = {value for op in stays for value in self.graph.op_outputs[op].tolist()}
+        return made if self.graph.runner.backend == TORCH else made.intersection(read)
 
     def _held_anew(self, read: Collection[int]) -> int:
         """The bytes of inputs that no late op would read without the segment."""
         graph = self.graph
         anew = [v for v in read if not (self.read_late[graph.producer[v]] or graph.keep[v])]
-        return sum(graph.values[owner].bytes for owner in {int(graph.owner[value]) for value in anew})
+        return sum(graph.values[owner].bytes for owner in self._owners(anew))
+
+    def _owners(self, values: Collection[int]) -> tuple[int, ...]:
+        return tuple(sorted({int(self.graph.owner[value]) for value in values}))
+
+
+def _bytes_per_cost(whole: Segment, way: Segment) -> float:
+    return (whole.freed - way.freed) / (whole.cost - way.cost)

@@ -133,18 +133,20 @@ def test_modules_are_chosen_whole_or_in_part(framework: str, separator: str) -> 
     graph = modules(framework, separator)
     segments = Segments.of(graph)
     last = f"block2{separator}act"  # nothing outside of it reads what it makes
-    whole = {each.name: each for each in segments.found if not each.products}
+    whole = {each.name: each for each in segments.found if not each.kept}
     assert set(whole) == {"block0", "block1", "block2", last}
     for each in segments.found:
-        if each.products:  # only the last block frees what is no product
-            assert segments.shown(each) == "block2, except products"
-            assert {graph.ops[op].type for op in each.again} == {"tanh"}
-            assert each.freed == whole["block2"].freed - 100
+        if each.kept:
+            assert segments.shown(each) == f"{each.name}, except {each.kept[0]}"
+            assert {graph.ops[op].type for op in each.again} == {"mm", "tanh"} - {*each.kept}
+            # The next block's backward pass reads the last value of each block but the last.
+            assert whole[each.name].freed - each.freed == (100 if each.name == "block2" else 0)
+    assert {each.kept for each in segments.found if each.name == "block2"} >= {(), ("mm",)}
     found = checkmate.policy(graph, "90%", options=BRIEF, quiet=True)
     assert found.segments and found.code
     listed = ast.parse(found.code)
     names = next(each.value for each in listed.body if isinstance(each, ast.Assign))
-    said = [f"{name}, except products" if keep else name for name, keep in ast.literal_eval(names).items()]
+    said = [", except ".join([name, *kept]) for name, kept in ast.literal_eval(names).items()]
     assert said == list(found.segments)
 
 
