@@ -11,9 +11,32 @@ from checkmate.runner import TENSORFLOW, TORCH
 _KERAS = '''import keras
 import tensorflow as tf
 
-# Each part of a functional model begins at the layer named. True: only its inputs stay in memory, and it is
-# computed again in the backward pass.
+# Each part of a functional model begins at the layer named, and is computed again in the backward pass: only
+# its inputs stay in memory, and what the layers listed with it make. None: all of the part stays.
 PARTS = {parts}
+
+
+@tf.custom_gradient
+def instead(again, known, read):
+    """Return `known`, with the gradients of `again`, which is the same and need not be computed."""
+    with tf.control_dependencies([read]):  # what is behind it shall not be computed again before its turn
+        return tf.identity(known), lambda gradient: (gradient, None, None)
+
+
+class Kept(keras.layers.Layer):
+    """A layer in a part whose output stays."""
+
+    def __init__(self, layer):
+        super().__init__(dtype=layer.dtype_policy)
+        self.layer = layer
+        self.known = None
+
+    def call(self, inputs, **kwargs):
+        output = self.layer(inputs, **kwargs)
+        if self.known is None:  # the forward pass
+            self.known = output
+            return output
+        return instead(output, self.known, keras.tree.flatten(inputs)[0])
 
 
 @tf.custom_gradient
@@ -22,7 +45,8 @@ def moments(x, mean, variance):
 
     def gradients(to_mean, to_variance):
         share = tf.cast(tf.size(mean), x.dtype) / tf.cast(tf.size(x), x.dtype)
-        return share * (to_mean + 2.0 * (x - mean) * to_variance), None, None
+        with tf.control_dependencies([to_mean, to_variance]):  # else the difference is there long before
+            return share * (to_mean + 2.0 * (x - mean) * to_variance), None, None
 
     return (tf.identity(mean), tf.identity(variance)), gradients
 
@@ -54,19 +78,21 @@ class Normalization(keras.layers.Layer):
 
 
 class ComputedAgain(keras.layers.Layer):
-    def __init__(self, part):
+    def __init__(self, part, kept):
         super().__init__()
-        self.normalizations = []
-        self.part = keras.models.clone_model(part, clone_function=lambda layer: layer, call_function=self.use)
+        self.keeping = []
 
-    def use(self, layer, *args, **kwargs):
-        if isinstance(layer, keras.layers.BatchNormalization):
-            layer = Normalization(layer)
-            self.normalizations.append(layer)
-        return layer(*args, **kwargs)
+        def use(layer, *args, **kwargs):
+            normal = isinstance(layer, keras.layers.BatchNormalization)
+            if normal or layer.name in kept:
+                layer = Normalization(layer) if normal else Kept(layer)
+                self.keeping.append(layer)
+            return layer(*args, **kwargs)
+
+        self.part = keras.models.clone_model(part, clone_function=lambda layer: layer, call_function=use)
 
     def call(self, inputs, training=None):
-        for each in self.normalizations:
+        for each in self.keeping:
             each.known = None
         return keras.remat(lambda *tensors: self.part(list(tensors), training=training))(*inputs)
 
@@ -92,7 +118,8 @@ def with_policy(model):
         # last one in the model comes last.
         made_here = {{key: own[key] for key in reversed(own) if key in later}}
         run = keras.Model(list(read.values()), list(made_here.values()))
-        run = ComputedAgain(run) if PARTS.get(part[0].name) else run
+        kept = PARTS.get(part[0].name)
+        run = run if kept is None else ComputedAgain(run, kept)
         made.update(zip(made_here, keras.tree.flatten(run([made[key] for key in read]))))
     return keras.Model(model.inputs, keras.tree.map_structure(lambda t: made[id(t)], model.output))
 
@@ -174,31 +201,29 @@ def code_of(segments: Segments, chosen: Collection[Segment]) -> str:
     backend = segments.graph.runner.backend
     if backend == TENSORFLOW:
         return keras_code(_parts(segments, chosen))
-    named = _listed({segment.name: list(segment.kept) for segment in chosen})
+    named = _listed({segment.name: segment.kept for segment in chosen})
     return (_TORCH if backend == TORCH else _JAX).format(segments=named)
 
 
-def keras_code(parts: Mapping[str, bool]) -> str:
+def keras_code(parts: Mapping[str, Collection[str] | None]) -> str:
     """Return the code for a functional Keras model. ``parts``: by the layer that begins each part, in order,
-    whether it is computed again.
+    the layers in it that are not computed again; None where the whole part is not.
     """
     return _KERAS.format(parts=_listed(parts))
 
 
-def _parts(segments: Segments, chosen: Collection[Segment]) -> dict[str, bool]:
-    """By the layer that begins each part, whether it is computed again."""
-    parts: dict[str, bool] = {}
+def _parts(segments: Segments, chosen: Collection[Segment]) -> dict[str, tuple[str, ...] | None]:
+    parts: dict[str, tuple[str, ...] | None] = {}
     for segment in chosen:
-        parts[segments.units[segment.first]] = True
+        parts[segments.units[segment.first]] = segment.kept
         if segment.end < len(segments.units):
-            parts[segments.units[segment.end]] = False
+            parts[segments.units[segment.end]] = None
     return parts
 
 
-def _listed(named: Mapping[str, object]) -> str:
-    lines = (f"    {json.dumps(name)}: {_shown(each)}," for name, each in named.items())
+def _listed(named: Mapping[str, Collection[str] | None]) -> str:
+    lines = (
+        f"    {json.dumps(name)}: {None if kept is None else json.dumps(list(kept))},"
+        for name, kept in named.items()
+    )
     return "\n".join(["{", *lines, "}"])
-
-
-def _shown(each: object) -> str:
-    return json.dumps(each) if isinstance(each, list) else repr(each)

@@ -14,12 +14,13 @@ from checkmate.memory.simulate import simulate
 from checkmate.planning import Following
 from checkmate.policies.code import code_of
 from checkmate.policies.search import choose
-from checkmate.policies.segments import Segments
+from checkmate.policies.segments import Segments, is_keras
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import format_bytes, format_overhead, plural
 
 _SHARE, _MOST_S = 0.25, 15.0  # of the time limit, for the choice of segments
+_OUT_OF_ORDER = 0.01  # of the budget: what TensorFlow holds more where it runs ops in another order
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +125,8 @@ def find_policy(
     seconds = min(_MOST_S, _SHARE * asked.time_limit_s)
     segments = Segments.of(graph)
     report(Progress("policy", message="choosing layers"))
-    chosen = choose(segments, budget_bytes, limit_s=seconds, cancelled=cancelled)
+    margin = int(_OUT_OF_ORDER * budget_bytes) if is_keras(graph) else 0
+    chosen = choose(segments, budget_bytes - margin, limit_s=seconds, cancelled=cancelled)
     schedule = Schedule.of(graph, segments.steps(chosen))
     replayed = simulate(graph, schedule)
     seen = check(graph, schedule.steps.tolist())

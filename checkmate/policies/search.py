@@ -87,9 +87,7 @@ class _Search:
     def _beside(self, new: Segment, old: Segment) -> Iterator[Segment]:
         """Yield what fills up ``old`` before or behind ``new``."""
         for span in ((old.first, new.first), (new.end, old.end)):
-            rest = self.segments.spans.get(span)
-            if rest is not None:
-                yield rest
+            yield from self.segments.spans.get(span, ())
 
 
 def _is_near(new: Segment, chosen: Chosen) -> bool:

@@ -22,6 +22,7 @@ from checkmate.runner import TENSORFLOW, TORCH
 _LONGEST = 48  # layers of a run
 _NO_LAYERS = ("", "inputs", "loss", "optimizer")
 _FAR = 2**31  # a unit behind all others
+_PRODUCTS = ("Conv", "MatMul", "Einsum")  # in the types of TensorFlow's ops
 # PyTorch runs these by other ops than the traced step has, or has them in more than one form.
 _OTHER_AT_RUN_TIME = ("native_dropout", "clone", "add", "_native_batch_norm_legit_functional")
 
@@ -33,7 +34,7 @@ class Segment:
     ``name``: of the module or scope; empty for a run of layers. ``again``: the ops that run again, in order,
     right before the late op ``before``. ``reads``: the buffers, by their owners, that are read from outside.
     ``cost``: that of ``again``, in the graph's unit. ``freed``: about the bytes that need no longer stay
-    between the passes. ``kept``: types of ops inside that are not computed again; what they make stays.
+    between the passes. ``kept``: what is not computed again inside: layers of Keras, else types of ops.
     ``held``: the buffers, by their owners, of those that nothing but this segment needs in the backward pass.
     """
 
@@ -66,8 +67,12 @@ class Segments:
     unit: tuple[int, ...]
 
     @cached_property
-    def spans(self) -> dict[tuple[int, int], Segment]:
-        return {(segment.first, segment.end): segment for segment in self.found}
+    def spans(self) -> dict[tuple[int, int], list[Segment]]:
+        """By first unit and end, the segments there."""
+        spans: dict[tuple[int, int], list[Segment]] = {}
+        for segment in self.found:
+            spans.setdefault((segment.first, segment.end), []).append(segment)
+        return spans
 
     @classmethod
     def of(cls, graph: Graph) -> Segments:
@@ -81,9 +86,9 @@ class Segments:
                 first.setdefault(layers[op][:length], op)
         ordered = sorted(paths, key=lambda path: [first[path[: i + 1]] for i in range(len(path))])
         unit = {path: number for number, path in enumerate(ordered)}
-        inside = _Inside.of(graph, [unit.get(path, -1) for path in layers], len(ordered))
         separator = "." if any("." in op.group for op in graph.ops) else "/"
         names = tuple(separator.join(path) for path in ordered)
+        inside = _Inside.of(graph, names, [unit.get(path, -1) for path in layers])
         spans = _runs(len(ordered)) if keras else _modules(ordered)
         found = (each for path, a, b in spans for each in inside.ways(separator.join(path), a, b))
         return cls(graph, names, tuple(found), tuple(inside.unit))
@@ -217,12 +222,13 @@ class _Enclosed:
 
 @dataclass(frozen=True, eq=False)
 class _Inside:
-    """What a segment takes to make. ``unit``: of each op, also of late ones; -1 for none. ``ops``: of each
-    unit, its forward ops. ``read_late``: of each forward op, the late ops that read what it makes.
-    ``statistics``: the ops that are never computed again.
+    """What a segment takes to make. ``names``: of the units. ``unit``: of each op, also of late ones; -1 for
+    none. ``ops``: of each unit, its forward ops. ``read_late``: of each forward op, the late ops that read
+    what it makes. ``statistics``: the ops that are never computed again.
     """
 
     graph: Graph
+    names: tuple[str, ...]
     unit: list[int]
     ops: list[list[int]]
     read_late: list[list[int]]
@@ -230,13 +236,13 @@ class _Inside:
     statistics: frozenset[int]
 
     @classmethod
-    def of(cls, graph: Graph, unit: list[int], count: int) -> _Inside:
+    def of(cls, graph: Graph, names: tuple[str, ...], unit: list[int]) -> _Inside:
         sources, readers = graph.predecessors.lists(), graph.successors.lists()
         for op in range(graph.n):
             # An op that was fused into another layer's leaves its own layer without forward ops.
             if graph.late[op] and unit[op] < 0 and graph.ops[op].group not in _NO_LAYERS:
                 unit[op] = max((unit[s] for s in sources[op] if _in_forward(graph, s)), default=-1)
-        ops: list[list[int]] = [[] for _ in range(count)]
+        ops: list[list[int]] = [[] for _ in names]
         for op in range(graph.n):
             if unit[op] >= 0 and _in_forward(graph, op):
                 ops[unit[op]].append(op)
@@ -245,31 +251,68 @@ class _Inside:
             for op in range(graph.n)
         ]
         statistics = _statistics(graph) if is_keras(graph) else frozenset[int]()
-        return cls(graph, unit, ops, read_late, _Enclosed.of(graph, unit), statistics)
+        return cls(graph, names, unit, ops, read_late, _Enclosed.of(graph, unit), statistics)
 
     def ways(self, name: str, first: int, end: int) -> Iterator[Segment]:
-        """Yield the segment of these units; then, where the framework can, keeping more and more of it: each
-        time the type of op that saves the most cost for the bytes it takes.
-        """
-        segment = self.segment(name, first, end, ())
-        while segment is not None:
-            yield segment
-            if is_keras(self.graph):
+        """Yield the segments of these units, whole and with something kept."""
+        whole = self.segment(name, first, end, ())
+        if whole is None:
+            return
+        yield whole
+        if is_keras(self.graph):
+            # What is kept waits for its turn by control dependencies, which XLA ignores.
+            if self.graph.runner.compiled:
                 return
-            cheaper = [
-                way
-                for kind in sorted({self.graph.ops[op].type for op in segment.again} - {*_OTHER_AT_RUN_TIME})
-                if (way := self.segment(name, first, end, (*segment.kept, kind))) is not None
-                and way.cost < segment.cost
-            ]
-            whole = segment
-            segment = min(cheaper, key=lambda way: _bytes_per_cost(whole, way), default=None)
+            products = tuple(self.names[unit] for unit in range(first, end) if self._products[unit])
+            part = self.segment(name, first, end, products) if products else None
+            if part is not None:
+                yield part
+        else:
+            yield from self._keeping_types(whole)
+
+    def _keeping_types(self, segment: Segment) -> Iterator[Segment]:
+        """Yield the segment keeping more and more of it: each time the type of op that saves the most cost
+        for the bytes that it takes.
+        """
+        best: Segment | None = segment
+        while best is not None:
+            before = best
+            types = sorted({self.graph.ops[op].type for op in before.again}.difference(_OTHER_AT_RUN_TIME))
+            ways = (
+                self.segment(before.name, before.first, before.end, (*before.kept, kind)) for kind in types
+            )
+            cheaper = [way for way in ways if way is not None and way.cost < before.cost]
+            best = min(cheaper, key=lambda way: _bytes_per_cost(before, way), default=None)
+            if best is not None:
+                yield best
+
+    @cached_property
+    def _products(self) -> list[list[int]]:
+        """Of each unit, the products that make what others read of it, if its own backward pass reads none of
+        that: a layer of Keras can have its output kept then.
+        """
+        readers = self.graph.successors.lists()
+        found = []
+        for unit, ops in enumerate(self.ops):
+            outputs = [op for op in ops if any(self.unit[reader] != unit for reader in readers[op])]
+            read = any(self.unit[late] == unit for op in outputs for late in self.read_late[op])
+            products = all(any(each in self.graph.ops[op].type for each in _PRODUCTS) for op in outputs)
+            found.append(outputs if products and not read else [])
+        return found
+
+    def _stays(self, first: int, end: int, kept: Collection[str]) -> set[int]:
+        """Return the ops inside that are not computed again."""
+        if is_keras(self.graph):
+            units = [unit for unit in range(first, end) if self.names[unit] in kept]
+            return {*self.statistics, *(op for unit in units for op in self._products[unit])}
+        inside = (op for unit in range(first, end) for op in self.ops[unit])
+        return {op for op in inside if self.graph.ops[op].type in kept}
 
     def segment(self, name: str, first: int, end: int, kept: tuple[str, ...]) -> Segment | None:
         """Return the segment of these units; None where it frees nothing, or would compute other numbers."""
         graph = self.graph
         inside = [op for unit in range(first, end) for op in self.ops[unit]]
-        stays = {op for op in inside if graph.ops[op].type in kept or op in self.statistics}
+        stays = self._stays(first, end, kept)
         freed = self.enclosed.within(first, end, stays)
         if not freed or (is_keras(graph) and any("Random" in graph.ops[op].type for op in inside)):
             return None  # Keras draws another mask when it computes a dropout again

@@ -81,14 +81,14 @@ def test_the_code_computes_the_same_gradients_with_the_same_weights() -> None:
     other = keras.layers.Dense(8, activation="tanh", name="other")(normal)
     joined = keras.layers.Concatenate(name="joined")([wide, other, keras.ops.sin(normal)])
     given = keras.Model(inputs, keras.layers.Dense(2, name="last")(joined))
-    code = keras_code({"wide": True, "other": True, "last": False})
+    code = keras_code({"wide": (), "other": (), "last": None})
     namespace: dict[str, Any] = {"model": given}
     exec(code, namespace)
     model = namespace["model"]
     assert {id(each) for each in model.weights} == {id(each) for each in given.weights}
     x = tf.constant(np.random.default_rng(0).normal(size=(4, 8)), tf.float32)
     with pytest.raises(ValueError, match=r"has no layers \['narrow'\]"):
-        exec(keras_code({"narrow": True}), {"model": given})
+        exec(keras_code({"narrow": ()}), {"model": given})
     pairs = {}
     for each in (given, model):
         found = tf.function(lambda x, each=each: gradients(each, x))(x)
