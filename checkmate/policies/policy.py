@@ -125,8 +125,8 @@ def find_policy(
     seconds = min(_MOST_S, _SHARE * asked.time_limit_s)
     segments = Segments.of(graph)
     report(Progress("policy", message="choosing layers"))
-    margin = int(_OUT_OF_ORDER * budget_bytes) if is_keras(graph) else 0
-    chosen = choose(segments, budget_bytes - margin, limit_s=seconds, cancelled=cancelled)
+    margin = _OUT_OF_ORDER * budget_bytes if is_keras(graph) and segments.peak_bytes(()) > budget_bytes else 0
+    chosen = choose(segments, int(budget_bytes - margin), limit_s=seconds, cancelled=cancelled)
     schedule = Schedule.of(graph, segments.steps(chosen))
     replayed = simulate(graph, schedule)
     seen = check(graph, schedule.steps.tolist())
