@@ -15,7 +15,8 @@ class Origin:
     library whose memory rules hold. ``weights``: the bytes of a Keras model's weights by layer.
     ``optimizer``: of each of its optimizer's slots.
     ``step_fingerprint``: of the step as traced, before the bytes of ``learned_workspace`` and
-    ``learned_reserves``, and the requests of ``learned_pieces``, were learned.
+    ``learned_reserves``, and the requests of ``learned_pieces``, were learned. ``modules``: the paths of
+    PyTorch's modules that are called.
     ``built_from_layers``: every cost and size is in proportion to the batch. ``extrapolated_from_batch``: it
     was scaled from this batch.
     """
@@ -37,6 +38,7 @@ class Origin:
     learned_workspace: Mapping[str, Any] = field(default_factory=dict)
     learned_reserves: Mapping[str, Any] = field(default_factory=dict)
     learned_pieces: Mapping[str, Any] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
     built_from_layers: bool = False
     extrapolated_from_batch: int = 0
 

@@ -132,6 +132,7 @@ from functools import partial
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 # Of each of these modules, its inputs stay in memory, and what the ops listed with it make; the rest is
@@ -170,7 +171,13 @@ def compute_again(module, kept):
             part.inplace = False
     how = {{"use_reentrant": False, "context_fn": partial(contexts, module, kept)}}
     forward = module.forward
-    module.forward = lambda *args, **kwargs: checkpoint(forward, *args, **how, **kwargs)
+
+    def run(*args, **kwargs):
+        # Later changes of a list in the arguments shall not be seen.
+        args, kwargs = tree_map(lambda each: each, (args, kwargs))
+        return checkpoint(forward, *args, **how, **kwargs)
+
+    module.forward = run
 
 
 for name, kept in MODULES.items():

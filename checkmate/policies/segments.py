@@ -35,7 +35,7 @@ class Segment:
     right before the late op ``before``. ``reads``: the buffers, by their owners, that are read from outside.
     ``cost``: that of ``again``, in the graph's unit. ``freed``: about the bytes that need no longer stay
     between the passes. ``kept``: what is not computed again inside: layers of Keras, else types of ops.
-    ``held``: the buffers, by their owners, of those that nothing but this segment needs in the backward pass.
+    ``held``: the buffers, by their owners, that are held for it until the backward pass.
     """
 
     name: str
@@ -89,8 +89,15 @@ class Segments:
         separator = "." if any("." in op.group for op in graph.ops) else "/"
         names = tuple(separator.join(path) for path in ordered)
         inside = _Inside.of(graph, names, [unit.get(path, -1) for path in layers])
-        spans = _runs(len(ordered)) if keras else _modules(ordered)
-        found = (each for path, a, b in spans for each in inside.ways(separator.join(path), a, b))
+        spans = _runs(len(ordered)) if keras else _modules(ordered, separator)
+        # A `ModuleList` is no segment: nobody calls it.
+        called = graph.origin.modules
+        found = (
+            each
+            for name, first, end in spans
+            if not called or name in called
+            for each in inside.ways(name, first, end)
+        )
         return cls(graph, names, tuple(found), tuple(inside.unit))
 
     def shown(self, segment: Segment) -> str:
@@ -134,11 +141,21 @@ class Segments:
             yield begin, min(own, other) + 1, graph.values[owner].bytes
 
     def _held(self, segment: Segment, begin: int, last: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
-        """Yield the steps and the bytes of what stays unread until the segment runs again."""
+        """Yield the steps and the bytes of what PyTorch holds and nothing reads: until the segment runs again,
+        or until its backward pass ends if it was given from outside or is made behind what runs again.
+        """
+        late = (
+            op
+            for op, unit in enumerate(self.unit)
+            if self.graph.late[op] and segment.first <= unit < segment.end
+        )
+        over = max((last[op] for op in late), default=begin)
         for owner in segment.held:
             made = int(self.graph.producer[owner])
             read = max((last[reader] for reader in self._readers.get(owner, ())), default=last[made])
-            yield max(read, last[made]) + 1, begin, self.graph.values[owner].bytes
+            inside = segment.first <= self.unit[made] < segment.end
+            end = begin if inside and made < segment.again[-1] else over + 1
+            yield max(read, last[made]) + 1, end, self.graph.values[owner].bytes
 
     @cached_property
     def _readers(self) -> dict[int, list[int]]:
@@ -164,19 +181,19 @@ def _in_forward(graph: Graph, op: int) -> bool:
     return graph.ops[op].phase is Phase.FORWARD
 
 
-def _runs(count: int) -> Iterator[tuple[tuple[str, ...], int, int]]:
+def _runs(count: int) -> Iterator[tuple[str, int, int]]:
     for end in range(1, count + 1):
         for first in range(max(0, end - _LONGEST), end):
-            yield (), first, end
+            yield "", first, end
 
 
-def _modules(ordered: Sequence[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], int, int]]:
+def _modules(ordered: Sequence[tuple[str, ...]], separator: str) -> Iterator[tuple[str, int, int]]:
     spans: dict[tuple[str, ...], list[int]] = {}
     for number, path in enumerate(ordered):
         for length in range(1, len(path) + 1):
             spans.setdefault(path[:length], []).append(number)
     for path, members in sorted(spans.items(), key=lambda item: (item[1][-1], item[1][0])):
-        yield path, members[0], members[-1] + 1
+        yield separator.join(path), members[0], members[-1] + 1
 
 
 def _statistics(graph: Graph) -> frozenset[int]:
@@ -326,21 +343,26 @@ class _Inside:
                 read.update(graph.op_inputs[op].tolist())
                 before = min([before, *own])
         outside = {value for value in read if int(graph.producer[value]) not in members}
-        held = self._held(stays, read)
+        held = self._held(inside, stays, read)
         freed -= self._held_anew({*outside, *held})
-        if before == _FAR or freed <= 0:
-            return None
         again = tuple(op for op in sorted(needed) if graph.recomputable[op] and op not in stays)
+        ready = max((*again, *(int(graph.producer[value]) for value in outside)), default=before)
+        if before == _FAR or freed <= 0 or before < ready:
+            return None
         cost = float(graph.cost[list(again)].sum())
         reads, holds = self._owners(outside), self._owners(held)
         return Segment(name, first, end, again, before, reads, cost, freed, kept, holds)
 
-    def _held(self, stays: Collection[int], read: Collection[int]) -> set[int]:
-        """The values of the ops ``stays`` that are held until the segment runs again. PyTorch holds all that
-        they make, JAX what is read.
+    def _held(self, inside: Collection[int], stays: Collection[int], read: Collection[int]) -> set[int]:
+        """The values that are held for the segment. PyTorch holds all that the ops ``stays`` make, and all
+        that the module was given; JAX what is read.
         """
-        made = {value for op in stays for value in self.graph.op_outputs[op].tolist()}
-        return made if self.graph.runner.backend == TORCH else made.intersection(read)
+        graph, members = self.graph, set(inside)
+        made = {value for op in stays for value in graph.op_outputs[op].tolist()}
+        if graph.runner.backend != TORCH:
+            return made.intersection(read)
+        given = {value for op in inside for value in graph.op_inputs[op].tolist()}
+        return made | {value for value in given if int(graph.producer[value]) not in members}
 
     def _held_anew(self, read: Collection[int]) -> int:
         """The bytes of inputs that no late op would read without the segment."""

@@ -7,7 +7,7 @@ What the forward pass returned and the tangents stay live to the end: the caller
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -95,7 +95,10 @@ class _Maker:
             device=Device(self.device, "gpu" if self.device == "cuda" else self.device),
             cost_unit=CostUnit.FLOP,
             cost_origin=CostOrigin.ANALYTIC,
-            metadata={"framework": TORCH},
+            metadata={
+                "framework": TORCH,
+                "modules": sorted({path for node in joint.ops for path in _modules(node)}),
+            },
         )
         return Region(joint, graph, tuple(self.nodes), boundary, self.device)
 
@@ -212,10 +215,16 @@ def state_bytes(device: str) -> int:
 
 def layer_of(node: fx.Node) -> str:
     """Return the path of the innermost module whose ``forward`` made a node: ``blocks.0.attention``."""
+    return next(reversed(_modules(node)), "")
+
+
+def _modules(node: fx.Node) -> list[str]:
+    """The paths of all modules whose ``forward`` made a node, from the outermost to the innermost."""
     stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    paths: Sequence[str] = [str(entry[0]) for entry in stack.values()]
-    path = paths[-1] if paths else ""
-    return path.replace("L['self'].", "").replace("L['fn'].", "").removeprefix("_modules.")
+    paths = (str(entry[0]) for entry in stack.values())
+    return [
+        path.replace("L['self'].", "").replace("L['fn'].", "").removeprefix("_modules.") for path in paths
+    ]
 
 
 def _type(node: fx.Node) -> str:

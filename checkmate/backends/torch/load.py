@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from checkmate.backends.torch.dynamo import backend_by, joint_of
 from checkmate.backends.torch.graph import Region, region_of
 from checkmate.errors import CheckmateError, LoadError, TraceError, UsageError
+from checkmate.ir import Graph
 from checkmate.models.error_text import first_line
 from checkmate.models.run_code import kind_of, run_function
 from checkmate.request import ModelRequest
@@ -126,9 +127,15 @@ def traced(loaded: LoadedModule) -> Traced:
     if not found:
         raise refused[0] if refused else _no_region(loaded)
     region, inputs = max(found, key=lambda each: sum(value.bytes for value in each[0].graph.values))
-    ops = tuple(replace(op, group=op.group.removeprefix("module.")) for op in region.graph.ops)
-    region = region.with_graph(replace(region.graph, ops=ops))
+    region = region.with_graph(_named_as_given(region.graph))
     return Traced(region, tuple(inputs), _names(loaded, inputs), _regions_note(len(found)))
+
+
+def _named_as_given(graph: Graph) -> Graph:
+    """Name modules from the user's own one on, not from the step around it."""
+    own = [path.removeprefix("module.") for path in graph.origin.modules if path.startswith("module.")]
+    ops = tuple(replace(op, group=op.group.removeprefix("module.")) for op in graph.ops)
+    return replace(graph, ops=ops, metadata={**graph.metadata, "modules": own})
 
 
 @contextmanager
