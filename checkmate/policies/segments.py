@@ -141,8 +141,8 @@ class Segments:
             yield begin, min(own, other) + 1, graph.values[owner].bytes
 
     def _held(self, segment: Segment, begin: int, last: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
-        """Yield the steps and the bytes of what PyTorch holds and nothing reads: until the segment runs again,
-        or until its backward pass ends if it was given from outside or is made behind what runs again.
+        """Yield the steps and the bytes of what PyTorch holds and nothing reads: until the segment runs
+        again, or until its backward pass ends if it was given from outside or is made behind what runs again.
         """
         late = (
             op

@@ -98,3 +98,34 @@ def test_the_code_computes_the_same_gradients_with_the_same_weights() -> None:
         np.testing.assert_allclose(gradient, pairs[True][path], rtol=1e-4, atol=1e-6)
     traced = tf.function(lambda x: gradients(model, x)).get_concrete_function(x)
     assert sum(op.type == "Tanh" for op in traced.graph.get_operations()) == 4
+
+
+def normalized(axis: int) -> Any:
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6, 4))
+    x = keras.layers.Dense(8, name="first")(inputs)
+    x = keras.layers.BatchNormalization(axis=axis, name="normal")(x)
+    x = keras.layers.Activation("tanh", name="bent")(x)
+    x = keras.layers.Dense(8, name="second")(x)
+    x = keras.layers.BatchNormalization(scale=False, momentum=0.5, name="last_normal")(x)
+    return keras.Model(inputs, keras.layers.Dense(1, name="last")(keras.layers.Flatten(name="flat")(x)))
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_kept_outputs_and_averages_are_those_of_the_plain_training(axis: int) -> None:
+    generator = np.random.default_rng(1)
+    x, y = generator.normal(size=(32, 6, 4)), generator.normal(size=(32, 1))
+    code = keras_code({"first": ("first", "second"), "flat": None})
+    trained = []
+    for applied in ("", code):
+        namespace: dict[str, Any] = {"model": normalized(axis)}
+        exec(applied, namespace)
+        model = namespace["model"]
+        model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
+        model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+        trained.append({each.path: each.numpy() for each in model.weights})
+    plain, policy = trained
+    assert plain.keys() == policy.keys() and sum("moving" in path for path in plain) == 4
+    for path, value in plain.items():
+        np.testing.assert_allclose(policy[path], value, rtol=1e-3, atol=1e-5)
