@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
-from checkmate.machine.supported import require_backend
-from checkmate.runner import JAX
+from checkmate.machine.supported import keras_backend, require_backend
+from checkmate.runner import JAX, TORCH
 from checkmate.training.memory_figures import MemoryFigures
 from checkmate.units import format_bytes_apart
 
@@ -21,8 +21,9 @@ class MemoryReport(keras.callbacks.Callback):  # type: ignore[misc]
 
     - ``memory/peak``: bytes. Of a rematerialized model what its plan takes, measured on the allocator's meter
       (predicted where there is none), or assigned by XLA. Else what the device's meter shows, measured: since
-      training began with TensorFlow, since the process began with JAX. Without a meter it is predicted: what
-      XLA assigned to the step with JAX, what its ops request with TensorFlow.
+      training began with TensorFlow and PyTorch, since the process began with JAX. Without a meter it is what
+      XLA assigned to the step with JAX; what PyTorch gave out in the first step, measured; what the step's
+      ops request with TensorFlow, predicted.
     - ``memory/budget``: bytes, of a rematerialized model.
     - ``memory/activations``: bytes, predicted. What waits for the backward pass when that is most; where XLA
       compiles the step, its temporary buffers. With TensorFlow's executor it is known of rematerialized
@@ -55,6 +56,10 @@ class MemoryReport(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def _reader_of(model: Any) -> Any:
+    if keras_backend() == TORCH:
+        from checkmate.training.memory_of_torch import TorchFigures
+
+        return TorchFigures(model)
     if require_backend() == JAX:
         from checkmate.training.memory_of_jax import JaxFigures
 
