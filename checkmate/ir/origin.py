@@ -16,7 +16,8 @@ class Origin:
     ``optimizer``: of each of its optimizer's slots.
     ``step_fingerprint``: of the step as traced, before the bytes of ``learned_workspace`` and
     ``learned_reserves``, and the requests of ``learned_pieces``, were learned. ``modules``: the paths of
-    PyTorch's modules that are called.
+    PyTorch's modules that are called. ``checkpoints``: by the name of each op that a
+    ``torch.utils.checkpoint`` computes again, the number of that.
     ``built_from_layers``: every cost and size is in proportion to the batch. ``extrapolated_from_batch``: it
     was scaled from this batch.
     """
@@ -39,6 +40,7 @@ class Origin:
     learned_reserves: Mapping[str, Any] = field(default_factory=dict)
     learned_pieces: Mapping[str, Any] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
+    checkpoints: Mapping[str, Any] = field(default_factory=dict)
     built_from_layers: bool = False
     extrapolated_from_batch: int = 0
 

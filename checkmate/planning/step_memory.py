@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -77,7 +77,8 @@ def _anywhere(request: ModelRequest) -> ModelRequest:
 
 def memory_of(graph: Graph, model: str) -> StepMemory:
     """Return what the plain step of ``graph`` holds. ``model``: what the model is called."""
-    timeline = simulate(graph, Schedule.plain(graph))
+    schedule = _as_written(graph)
+    timeline = simulate(graph, schedule)
     layers = _layers(graph)
     made, alive, kept = defaultdict[str, int](int), defaultdict[str, int](int), defaultdict[str, int](int)
     dtypes = defaultdict[str, dict[str, int]](dict)
@@ -93,9 +94,8 @@ def memory_of(graph: Graph, model: str) -> StepMemory:
             dtypes[layer][value.dtype] = dtypes[layer].get(value.dtype, 0) + value.bytes
     for buffer in timeline.alive_at(timeline.peak_step):
         alive[layers[graph.producer[buffer.value]]] += buffer.bytes
-    alive[layers[timeline.peak_step]] += int(
-        graph.workspace_bytes[timeline.peak_step] - timeline.taken_over[timeline.peak_step]
-    )
+    running = int(schedule.steps[timeline.peak_step])
+    alive[layers[running]] += int(graph.workspace_bytes[running] - timeline.taken_over[timeline.peak_step])
     return StepMemory(
         model,
         graph.runner.backend,
@@ -114,6 +114,29 @@ def memory_of(graph: Graph, model: str) -> StepMemory:
             if made[layer] or alive[layer] or layer in weights
         },
     )
+
+
+def _as_written(graph: Graph) -> Schedule:
+    """Return the step that computes again what is in a ``torch.utils.checkpoint``, once its backward pass
+    begins. The graph has what the other frameworks compute again as ops of its own.
+    """
+    inside = [graph.origin.checkpoints.get(op.name) for op in graph.ops]
+    steps, begun, sources = list[int](), {None}, graph.predecessors.lists()
+    for op in range(graph.n):
+        for number in {inside[source] for source in sources[op] if graph.late[op]} - begun:
+            begun.add(number)
+            steps += _needed_late(graph, [each for each in range(graph.n) if inside[each] == number])
+        steps.append(op)
+    return Schedule.of(graph, steps)
+
+
+def _needed_late(graph: Graph, ops: Sequence[int]) -> list[int]:
+    """Return those of ``ops`` that the backward pass reads, and what they need of the others."""
+    readers, needed = graph.successors.lists(), set[int]()
+    for op in reversed(ops):
+        if any(graph.late[reader] or reader in needed for reader in readers[op]):
+            needed.add(op)
+    return sorted(needed)
 
 
 def _layers(graph: Graph) -> list[str]:

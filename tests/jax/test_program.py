@@ -110,6 +110,8 @@ def test_effects_run_once_in_their_order() -> None:
     [
         ("jvp(block/dense)", Phase.FORWARD, "block/dense"),
         ("transpose(jvp(block/dense))", Phase.BACKWARD, "block/dense"),
+        ("transpose(jvp(block))/jvp(block)/rematted_computation/dense", Phase.BACKWARD, "block/dense"),
+        ("transpose(jvp(jvp()))/rematted_computation/dense", Phase.BACKWARD, "dense"),
         ("", Phase.UPDATE, ""),
         ("adam", Phase.UPDATE, "adam"),
     ],

@@ -104,5 +104,7 @@ def phase_of(stack: str) -> Phase:
 
 
 def layer_of(stack: str) -> str:
-    """``transpose(jvp(block/dense))`` is ``block/dense``."""
-    return re.sub(r"\w+\(|\)", "", stack).strip("/")
+    """``transpose(jvp(block/dense))`` is ``block/dense``, and so is what ``jax.checkpoint`` makes of it."""
+    once = re.sub(r"^transpose\(jvp\((.*?)\)\)/jvp\(\1\)", r"\1", stack)
+    scopes = re.sub(r"\w+\(|\)", "", once).split("/")
+    return "/".join(scope for scope in scopes if scope not in ("", "checkpoint", "rematted_computation"))

@@ -7,7 +7,7 @@ What the forward pass returned and the tangents stay live to the end: the caller
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ from torch import fx
 from torch.utils.flop_counter import flop_registry
 
 from checkmate.backends.torch.joint import Joint, Storage, is_impure, is_random
-from checkmate.backends.torch.private import traced_forward, tree_leaves
+from checkmate.backends.torch.private import must_recompute, traced_forward, tree_leaves
 from checkmate.ir import CostOrigin, CostUnit, Device, Graph, GraphBuilder, Phase
 from checkmate.runner import TORCH
 
@@ -98,6 +98,7 @@ class _Maker:
             metadata={
                 "framework": TORCH,
                 "modules": sorted({path for node in joint.ops for path in _modules(node)}),
+                "checkpoints": _checkpoints(joint.ops),
             },
         )
         return Region(joint, graph, tuple(self.nodes), boundary, self.device)
@@ -225,6 +226,13 @@ def _modules(node: fx.Node) -> list[str]:
     return [
         path.replace("L['self'].", "").replace("L['fn'].", "").removeprefix("_modules.") for path in paths
     ]
+
+
+def _checkpoints(nodes: Iterable[fx.Node]) -> dict[str, int]:
+    """Number the user's own checkpoints, by the nodes that each computes again."""
+    inside = {node.name: node.meta["ac_graph_id"] for node in nodes if must_recompute(node)}
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(inside.values()))}
+    return {name: numbers[each] for name, each in inside.items()}
 
 
 def _type(node: fx.Node) -> str:

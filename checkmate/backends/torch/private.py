@@ -13,6 +13,7 @@ from torch._dynamo.backends.common import aot_autograd as aot_autograd
 from torch._dynamo.eval_frame import OptimizedModule as OptimizedModule
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, TangentAOTInput
 from torch._functorch.partitioners import default_partition as default_partition
+from torch._functorch.partitioners import must_recompute as must_recompute
 from torch._prims.rng_prims import run_and_save_rng_state as run_and_save_rng_state
 from torch._prims.rng_prims import run_with_rng_state as run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
