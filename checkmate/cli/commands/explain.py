@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from checkmate.cli import common_options, output
-from checkmate.cli.dump_step import dumped_step
 from checkmate.errors import UsageError
 from checkmate.hlo.read import is_dump
+from checkmate.planning.dumped_step import dumped_step
 from checkmate.records.changes import change_in_all, changes
 from checkmate.records.memory import MemoryRecord, ReadRecord
 from checkmate.records.read import read_record
