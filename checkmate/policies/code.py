@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 
-from checkmate.policies.segments import Segment, Segments
+from checkmate.policies.segment import Segment
+from checkmate.policies.segments import Segments
 from checkmate.runner import TENSORFLOW, TORCH
 
 _KERAS = '''import keras
@@ -31,8 +32,8 @@ class Kept(keras.layers.Layer):
         self.layer = layer
         self.known = None
 
-    def call(self, inputs, **kwargs):
-        output = self.layer(inputs, **kwargs)
+    def call(self, inputs, *args, **kwargs):
+        output = self.layer(inputs, *args, **kwargs)
         if self.known is None:  # the forward pass
             self.known = output
             return output

@@ -14,7 +14,8 @@ from checkmate.memory.simulate import simulate
 from checkmate.planning import Following
 from checkmate.policies.code import code_of
 from checkmate.policies.search import choose
-from checkmate.policies.segments import Segments, is_keras
+from checkmate.policies.segment import is_keras
+from checkmate.policies.segments import Segments
 from checkmate.progress import Cancelled, Progress, Report, never, silent
 from checkmate.solvers.problem import SolveOptions
 from checkmate.units import format_bytes, format_overhead, plural

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from checkmate.policies.segments import Segment, Segments
+from checkmate.policies.segment import Segment
+from checkmate.policies.segments import Segments
 from checkmate.progress import Cancelled, never
 
 _PRICES, _LIMITS = 24, 10

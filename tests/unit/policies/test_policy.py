@@ -16,7 +16,8 @@ from checkmate.ir import CostUnit, Graph, GraphBuilder, Phase, Schedule, SolveSt
 from checkmate.memory.check import check
 from checkmate.memory.simulate import simulate
 from checkmate.policies.search import choose
-from checkmate.policies.segments import Segment, Segments
+from checkmate.policies.segment import Segment
+from checkmate.policies.segments import Segments
 from checkmate.runner import JAX, TORCH
 
 BRIEF = checkmate.SolveOptions(time_limit_s=4)
