@@ -10,7 +10,7 @@ from checkmate.planning.step_memory import LayerBytes, StepMemory
 from checkmate.units import format_bytes
 
 _NOTHING = LayerBytes()
-_NEW, _KEPT = "new", "kept to the end of the step"
+_NEW, _KEPT, _NOT_AGAIN = "new", "kept to the end of the step", "no longer computed again"
 
 
 @dataclass(frozen=True)
@@ -79,5 +79,7 @@ def _reasons(old: LayerBytes, new: LayerBytes, times: float) -> Iterator[str]:
             yield f"{most_before} → {grew}" if grew == most or grew not in old.dtypes else f"more {grew}"
     if new.kept > old.kept and (not old.kept or new.kept - old.kept > new.bytes - old.bytes):
         yield _KEPT
+    if old.again and new.bytes and not new.again:
+        yield _NOT_AGAIN
     if new.weights > old.weights and old != _NOTHING:
         yield f"weights {format_bytes(old.weights)} → {format_bytes(new.weights)}"

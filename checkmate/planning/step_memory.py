@@ -28,7 +28,8 @@ _WRITTEN_BY = "checkmate assert writes such a file"
 class LayerBytes:
     """Bytes of what a layer's ops write. ``bytes``: over the step. ``at_peak``: of them at the peak, with
     the scratch of the op that runs then. ``kept``: results of the step. ``dtypes``: ``bytes`` by dtype.
-    ``weights``: its variables, which are among the fixed bytes.
+    ``weights``: its variables, which are among the fixed bytes. ``again``: what ``torch.utils.checkpoint``
+    computes again, which counts once in ``bytes``.
     """
 
     bytes: int = 0
@@ -36,6 +37,7 @@ class LayerBytes:
     kept: int = 0
     dtypes: Mapping[str, int] = field(default_factory=dict)
     weights: int = 0
+    again: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,9 @@ def memory_of(graph: Graph, model: str) -> StepMemory:
         kept[layer] += value.bytes * (index in results)
         if value.dtype is not None:
             dtypes[layer][value.dtype] = dtypes[layer].get(value.dtype, 0) + value.bytes
+    again = defaultdict[str, int](int)
+    for op in schedule.steps[~schedule.first_occurrence].tolist():
+        again[layers[op]] += sum(graph.values[value].bytes for value in graph.ops[op].outputs)
     for buffer in timeline.alive_at(timeline.peak_step):
         alive[layers[graph.producer[buffer.value]]] += buffer.bytes
     running = int(schedule.steps[timeline.peak_step])
@@ -109,6 +114,7 @@ def memory_of(graph: Graph, model: str) -> StepMemory:
                 kept[layer],
                 dict(sorted(dtypes[layer].items())),
                 weights.get(layer, 0),
+                again[layer],
             )
             for layer in dict.fromkeys([*layers, *weights])
             if made[layer] or alive[layer] or layer in weights
@@ -188,8 +194,8 @@ def read_memory(path: Path) -> StepMemory:
 
 def _layer(fields: Fields) -> LayerBytes:
     sizes: dict[str, Any] = {name: fields.whole(name) for name in ("bytes", "at_peak", "kept")}
-    weights = fields.whole("weights", 0)  # files of before had none
-    return LayerBytes(**sizes, dtypes=_sizes(fields.inner("dtypes")), weights=weights)
+    later = {name: fields.whole(name, 0) for name in ("weights", "again")}  # files of before had none
+    return LayerBytes(**sizes, dtypes=_sizes(fields.inner("dtypes")), **later)
 
 
 def _sizes(fields: Fields) -> dict[str, int]:

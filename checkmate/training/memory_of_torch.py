@@ -8,12 +8,13 @@ import keras
 import torch
 
 from checkmate.backends.torch.meter import metered
+from checkmate.backends.torch.private import is_profiling
 from checkmate.training.memory_figures import MemoryFigures
 
 
 class TorchFigures:
     """A GPU's meter tells the peak since training began. A CPU has none: PyTorch's profiler watches the first
-    step.
+    step, unless a profiler of the user's does.
     """
 
     def __init__(self, model: Any) -> None:
@@ -21,7 +22,7 @@ class TorchFigures:
         self._on_gpu = any(variable.value.device.type == "cuda" for variable in model.variables)
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        else:
+        elif not model.jit_compile:
             self._watch_first_step()
 
     def figures(self) -> MemoryFigures:
@@ -32,6 +33,8 @@ class TorchFigures:
 
         def watched(data: Any) -> Any:
             model.train_function = plain
+            if is_profiling():  # a second profiler would end the first
+                return plain(data)
             variables = [each.value for each in (*model.variables, *model.optimizer.variables)]
             held = sum({each.data_ptr(): each.nbytes for each in [*variables, *_tensors(data)]}.values())
             logs, peaks = metered("cpu", lambda: plain(data))
