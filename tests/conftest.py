@@ -5,6 +5,8 @@ import os
 import shutil
 import sys
 import tempfile
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import platformdirs
@@ -29,6 +31,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 prepare_own_process()
+if find_spec("triton") is not None:
+    import_module("triton")  # a CUDA build of PyTorch brings it; it ends a process that has TensorFlow
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import keras
 import torch
 
-from checkmate.backends.torch.meter import metered
-from checkmate.backends.torch.private import is_profiling
+from checkmate.backends.torch.meter import is_profiling, metered
 from checkmate.training.memory_figures import MemoryFigures
 
 

@@ -59,6 +59,10 @@ def _on_cpu(work: Callable[[], Found]) -> tuple[Found, Peaks]:
     return found, peaks
 
 
+def is_profiling() -> bool:
+    return bool(torch.autograd._profiler_enabled())
+
+
 @contextmanager
 def within_op(op: int) -> Iterator[None]:
     with record_function(f"{_MARK}{op}"):

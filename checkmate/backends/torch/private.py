@@ -78,7 +78,3 @@ def _with_boxed_code(module: fx.GraphModule) -> fx.GraphModule:
 
 def storage_of(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
-
-
-def is_profiling() -> bool:
-    return bool(torch.autograd._profiler_enabled())
