@@ -99,7 +99,7 @@ class ComputedAgain(keras.layers.Layer):
 
 
 def with_policy(model):
-    """Return `model` in parts, with the same weights; compile and train what is returned."""
+    """Return `model` in parts, with the same weights: compile and train what is returned, save `model`."""
     operations = [each for each in model.operations if not isinstance(each, keras.layers.InputLayer)]
     missing = PARTS.keys() - {{each.name for each in operations}}
     if missing:  # keras.backend.clear_session() lets Keras number layers from the start
@@ -125,7 +125,7 @@ def with_policy(model):
     return keras.Model(model.inputs, keras.tree.map_structure(lambda t: made[id(t)], model.output))
 
 
-model = with_policy(model)
+given, model = model, with_policy(model)
 '''
 
 _TORCH = '''from contextlib import contextmanager, nullcontext
